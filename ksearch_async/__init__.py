@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from messages.verdicts import Measured, Verdict
 
 __version__ = "0.1.0"
-"""The one place that says it: the package is built with it, and a source tree that is not installed has it too."""
+"""The only place with the version: packages are built with it, and source trees that are not installed have it, too."""
 
 _HOMES = {
     "FoundKernel": "ksearch_async.api",
@@ -142,7 +142,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from where it is defined."""
+    """Load a public name from the module that defines it."""
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

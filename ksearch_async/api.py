@@ -47,7 +47,7 @@ class FoundKernel(Best, frozen=True, kw_only=True):
     language: Language
     entry_point: str
     files: tuple[SourceFile, ...]
-    """Each with `path` and `text`; the first is the main one."""
+    """Its files, each with `path` and `text`; the first is the main one."""
 
     @property
     def source(self) -> str:
@@ -67,11 +67,11 @@ class FoundProgram(BestScore, frozen=True, kw_only=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run stands: at its end, or where it was left."""
+    """State of a run: at its end, or where it was left."""
 
     run_id: str
     path: Path
-    """The run's folder; `resume` and `ksearch resume` take it."""
+    """The run's folder, which `resume` and `ksearch resume` accept."""
     task: str
     rounds: int
     """Evaluations spent."""
@@ -81,20 +81,19 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_s: float
     """Wall-clock, over all sessions."""
     fates: Mapping[str, int]
-    """Attempts by status: `measured`, `wrong`, `did_not_build`, …; programs that had been written before are not
-    counted."""
+    """Attempts by status: `measured`, `wrong`, `did_not_build`, …. Known programs are not counted."""
     usage: Usage
     """Calls and tokens of the model, over all sessions."""
     best: FoundKernel | None = None
     """The incumbent; null if no candidate was correct and timed."""
     untimed: tuple[str, ...] = ()
-    """Ids of candidates that are correct and could not be timed here; each lies in `path / "candidates" / id`."""
+    """Ids of candidates that are correct but could not be timed here; each is in `path / "candidates" / id`."""
     best_program: FoundProgram | None = None
-    """The incumbent where the task is a plain program."""
+    """The incumbent of a task that is a plain program."""
 
     @property
     def found(self) -> bool:
-        """Say whether something better was found: for kernels, the speedup's whole interval lies above 1."""
+        """Return True if something better was found; for kernels, if the speedup's whole interval is above 1."""
         best = self.best or self.best_program
         return best is not None and best.faster
 
@@ -107,16 +106,17 @@ async def search(
     stop: StopSwitch | None = None,
     **settings: Unpack[RunSettings],
 ) -> SearchResult:
-    """Search for a faster kernel until the budget is used up or something else ends it.
+    """Search for a faster kernel until the budget is used up or the search ends otherwise.
 
-    Runs on asyncio. Cancelling it stops at once, ends all processes, and leaves a folder that `resume` goes on with.
+    Runs on asyncio. Cancelling it stops at once, ends all processes, and leaves a folder that `resume` can continue.
 
     Args:
         task: a bundled problem's name, the path of a problem file, or a whole configuration.
-        config_file: TOML, as `ksearch run -c` takes it.
-        on_event: told of every event; what it raises ends the search as a cancellation does, and is raised.
+        config_file: TOML, as for `ksearch run -c`.
+        on_event: called with every event; an exception that it raises ends the search as a cancellation does, and is
+            raised.
         stop: `stop.ask()` ends the search when the evaluations in flight are done.
-        **settings: see `RunSettings`; they count before the file, and before a configuration's own values.
+        **settings: see `RunSettings`; they take precedence over the file and over a configuration's own values.
 
     Raises:
         ConfigError: task, settings, compiler or folder cannot be used; nothing was started.
@@ -140,7 +140,7 @@ def run(
     on_event: OnEvent | None = None,
     **settings: Unpack[RunSettings],
 ) -> SearchResult:
-    """Do what `search` does, from code that is not asynchronous. Ctrl-C stops at once and raises `KeyboardInterrupt`.
+    """Do what `search` does, from synchronous code. Ctrl-C stops at once and raises `KeyboardInterrupt`.
 
     Raises:
         ConfigError: as `search`; or an event loop runs in this thread, where only `await search(…)` can be used.
@@ -158,16 +158,16 @@ async def resume(
     stop: StopSwitch | None = None,
     **settings: Unpack[SessionSettings],
 ) -> SearchResult:
-    """Go on with a run that was stopped, cancelled or killed; nothing that its journal holds is done again.
+    """Continue a run that was stopped, cancelled or killed; nothing in its journal is done again.
 
-    A run that is over is returned as it is, unless its budget is raised.
+    A run that is over is returned unchanged, unless its budget is raised.
 
     Args:
         run: its folder, its id, or `latest`.
-        runs_dir: where ids are looked for.
-        on_event: as in `search`; told of this session's events.
+        runs_dir: folder in which ids are found.
+        on_event: as in `search`; called with this session's events.
         stop: as in `search`.
-        **settings: what is to differ from the saved configuration.
+        **settings: settings that differ from the saved configuration.
 
     Raises:
         ConfigError: there is no such run, or it would not be the same run.
@@ -180,11 +180,11 @@ async def resume(
 
 
 def load_result(run: PathLike, *, runs_dir: PathLike = "runs") -> SearchResult:
-    """Read how a run stands from its folder, which may be in use.
+    """Read the state of a run from its folder, which may be in use.
 
     Raises:
         ConfigError: there is no such run.
-        BoundaryError: its journal is damaged or a newer release's.
+        BoundaryError: its journal is damaged, or written by a newer release.
     """
     folder = find_run(os.fspath(run), Path(runs_dir))
     return _result(folder, read_run(folder))

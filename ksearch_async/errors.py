@@ -12,7 +12,7 @@ from messages.base import ConfigError, KsearchError
 
 @contextmanager
 def single_error() -> Iterator[None]:
-    """Raise what ended a task group in here as itself: callers catch a `KsearchError`, not a group of them."""
+    """Raise a single error instead of the task group's exception group, so that callers can catch a `KsearchError`."""
     try:
         yield
     except BaseExceptionGroup as group:
@@ -23,9 +23,9 @@ def single_error() -> Iterator[None]:
 
 
 def cause_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the errors of a group for people: a bug before all else, as the whole group.
+    """Return the error of a group to show to people; if one is a bug, the whole group.
 
-    A single error stands for the group. Of several `KsearchError`s the first is, with the others as notes.
+    A single error stands for the group. Of several `KsearchError`s it is the first, with the others as notes.
     """
     leaves = list(_leaves(group))
     for kind in (BrokenPipeError, KeyboardInterrupt):
@@ -50,7 +50,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]
 
 
 def refusal(text: str, hint: str = "") -> ConfigError:
-    """Return a `ConfigError` with a hint (an exception note) that the command line prints on a line of its own."""
+    """Return a `ConfigError` with a hint (an exception note), which the command line prints on its own line."""
     error = ConfigError(text)
     if hint:
         error.add_note(hint)
@@ -64,11 +64,11 @@ def suggestion(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def refuse_event_loop(called: str, instead: str) -> None:
-    """Refuse a call that starts an event loop where one runs already.
+    """Refuse a call that starts an event loop if one already runs.
 
     Args:
         called: the call, as people write it.
-        instead: what they can write there.
+        instead: the call to use instead.
 
     Raises:
         ConfigError: one runs in this thread.

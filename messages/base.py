@@ -10,7 +10,8 @@ import msgspec
 Language: TypeAlias = Literal["cpp", "triton", "cuda", "python"]
 """Language of a candidate."""
 Isolation: TypeAlias = Literal["auto", "strict"]
-"""How a candidate is kept from its host: by what the host has, or not at all run with less than is needed."""
+"""Protection of the host from candidates: every mechanism that the host offers, or refusal to run without the required
+ones."""
 
 EditFormat: TypeAlias = Literal["auto", "whole", "search-replace"]
 """How a coder answers: with complete files, or with blocks that replace parts of the code it was shown. `auto`: whole

@@ -1,4 +1,4 @@
-"""How a task's tensors and constants make a call: what the nest looks like that a function takes or returns."""
+"""Call forms: how a task's tensors and constants form the arguments and results of a call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from messages.base import Message
 
 Calling: TypeAlias = Literal["module", "function", "destination"]
 """How a `python` candidate is called: as the class `ModelNew`; as a function that takes the inputs and returns the
-outputs; as one that takes the outputs behind the inputs, writes to them and returns None."""
+outputs; as one that takes inputs and then outputs, writes to the outputs and returns None."""
 
 Constant: TypeAlias = bool | int | float | str | None
 
@@ -26,7 +26,7 @@ class ConstantPlace(Message, frozen=True, kw_only=True, tag="constant"):
 
 
 class RoomPlace(Message, frozen=True, kw_only=True, tag="room"):
-    """A tensor that a `python` candidate may write to: made anew, uninitialised, in every call."""
+    """A tensor that a `python` candidate may write to; allocated for every call, uninitialised."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -50,15 +50,15 @@ class DictOf(Message, frozen=True, kw_only=True, tag="dict"):
 
     keys: tuple[str, ...]
     items: tuple[Structure, ...]
-    """As many as there are keys."""
+    """Items, as many as keys."""
 
 
 Structure: TypeAlias = TensorPlace | ConstantPlace | RoomPlace | ListOf | TupleOf | DictOf
-"""Form of a nest of tensors and constants; `evaluators/runners/structure.py` takes nests apart and makes them anew."""
+"""Form of nested tensors and constants; `evaluators/runners/structure.py` takes them apart and rebuilds them."""
 
 
 class CallForm(Message, frozen=True, kw_only=True):
-    """Arguments and results of a call of one workload, where they are more than one tensor after the other."""
+    """Arguments and results of a call of one workload, if they are more than a sequence of tensors."""
 
     calling: Calling = "module"
     arguments: TupleOf
@@ -91,9 +91,9 @@ class Number(Message, frozen=True, kw_only=True):
     """A number among the arguments of a call."""
 
     name: str
-    """As a tensor in its place would be called: `eps`, `config.eps`."""
+    """Name, formed like a tensor's in its place: `eps`, `config.eps`."""
     place: int
-    """How many tensors and numbers stand before it."""
+    """Number of tensors and numbers before it."""
     value: bool | int | float
 
 

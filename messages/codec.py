@@ -31,7 +31,7 @@ class Record(Message, frozen=True, kw_only=True, omit_defaults=True):
     """De-duplication key: the same id is stored once."""
     body: Body
     after: int | None = None
-    """In a file: the record before it, 0 for none, where that is not `seq` - 1: there was no record of ours between."""
+    """In a file: the record before it, 0 for none, if that is not `seq` - 1, since no record of ours lies between."""
 
 
 _to_msgpack = msgspec.msgpack.Encoder()
@@ -47,11 +47,11 @@ _VERSION = re.compile(r"^(?P<name>[a-z_.]+)\.v(?P<version>\d+)$")
 
 
 class CodecError(ValueError):
-    """Bytes that are no message of ours; the text says what is wrong with them."""
+    """The bytes are not a message of ours; the text names the error."""
 
 
 class NewerVersionError(CodecError):
-    """A message that this release does not know, and a newer one does: nothing is wrong with it."""
+    """The message is of a newer release. Nothing is wrong with it."""
 
 
 def encode(message: Event | Decided | Command) -> bytes:
@@ -73,7 +73,7 @@ def decode_body(payload: bytes) -> Body:
 
 
 def may_say(role: Role, body: Body) -> bool:
-    """Return True if this role may publish this body: workers answer jobs of their kind, and publish nothing else."""
+    """Return True if this role may publish this body: workers may only answer jobs of their kind."""
     match body:
         case CandidateWritten():
             return role in ("coder", "planner")  # the planner says so of candidates that a person gave
@@ -95,7 +95,7 @@ def decode_command(payload: bytes) -> Command:
 
     Raises:
         NewerVersionError: it is of a version that this release does not know.
-        CodecError: it is no job.
+        CodecError: it is not a job.
     """
     try:
         return _command.decode(payload)
@@ -112,7 +112,7 @@ def decode_line(line: bytes) -> Record:
     """Parse a line of a journal.
 
     Raises:
-        CodecError: it is no JSON, no record, or of a version that this release does not know.
+        CodecError: it is not JSON, not a record, or of a version that this release does not know.
     """
     try:
         return _record_json.decode(line)
@@ -126,7 +126,7 @@ def decode_script(text: str) -> EditScript:
     """Parse a model's edit script; unknown fields are errors.
 
     Raises:
-        CodecError: what is wrong, with the path of the offending value.
+        CodecError: names the error, with the path of the value.
     """
     try:
         return _script.decode(text)

@@ -33,13 +33,13 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     base_outcome: str = ""
     """The base's verdict in one line."""
     base_profile: tuple[WorkloadProfile, ...] = ()
-    """GPU activity in a call of it; empty: unknown."""
+    """GPU activity in a call of the base; empty: unknown."""
     second: Candidate | None = None
     """A candidate of another branch with a technique to merge into the base; None: nothing is merged."""
     second_outcome: str = ""
-    """Its verdict in one line."""
+    """The second candidate's verdict in one line."""
     current: Candidate | None = None
-    """The branch's latest attempt where it is not the base: what failed, or what regressed."""
+    """The branch's latest attempt if it is not the base: one that failed, or that is slower."""
     current_verdict: Verdict | None = None
     history: tuple[AttemptBrief, ...] = ()
     complaint: str = ""
@@ -47,12 +47,12 @@ class WriteCandidate(Message, frozen=True, kw_only=True, tag="write_candidate.v1
     instructions: tuple[str, ...] = ()
     """Instructions of people, oldest first."""
     target: Target | None = None
-    """Device it is written for; null: as the task's text says."""
+    """Device to write for; null: the one in the task's text."""
     edit_format: EditFormat = "whole"
     sample: int = 0
     """Number of this draw for the same action; extra samples have numbers above 0."""
     model: str = ""
-    """Coder model to ask; empty: the one that the coder has."""
+    """Coder model to call; empty: the coder's only one."""
 
 
 class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1"):
@@ -63,7 +63,7 @@ class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1
     candidate: Candidate
     target: Target
     tensors: tuple[TensorSpec, ...] = ()
-    """The task's, for languages with kernels that are compiled for their calls; empty: unknown."""
+    """Tensors of the task, for languages with kernels that are compiled for their calls; empty: unknown."""
     other_tensors: tuple[tuple[TensorSpec, ...], ...] = ()
     """The same of each further workload."""
     modules: tuple[ModuleTerms, ...] = ()
@@ -72,7 +72,7 @@ class BuildCandidate(Message, frozen=True, kw_only=True, tag="build_candidate.v1
     """Call form of each workload; empty: tensors one after the other, or unknown."""
 
     def for_task(self, described: TaskDescription) -> BuildCandidate:
-        """Return the same job, told what candidates of a task are called with."""
+        """Return the same job with the calls of a task."""
         return msgspec.structs.replace(
             self,
             tensors=described.tensors,
@@ -91,14 +91,14 @@ class EvaluateCandidate(Message, frozen=True, kw_only=True, tag="evaluate_candid
     candidate: Candidate
     artifact_id: str
     artifact_blob: str = ""
-    """Where the artifact can be had if the evaluator's store lacks it; see `Built.blob`."""
+    """Address of the artifact if the evaluator's store lacks it; see `Built.blob`."""
     target: Target
     purpose: Purpose = "screen"
     profile: bool = False
-    """Have calls recorded of what was measured on a GPU; what is confirmed there is recorded in any case."""
+    """Record the calls of a measured candidate on a GPU. Confirmations are recorded in any case."""
     keep_above: float | None = None
-    """Timing ends early, or does not begin, with `outpaced`, if the speedup is clearly below. None: the evaluator has
-    rules of its own. 0: slow candidates are measured too, as far as a minute of timing suffices."""
+    """Timing ends early, or does not begin, with `outpaced`, if the speedup is clearly below. None: the evaluator's own
+    rules. 0: slow candidates are measured, too, as far as a minute of timing suffices."""
 
 
 Command: TypeAlias = WriteCandidate | BuildCandidate | EvaluateCandidate

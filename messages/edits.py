@@ -9,7 +9,7 @@ import msgspec
 Priority: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 """V: how promising an action is, 0 to 1."""
 Gain: TypeAlias = Annotated[float, msgspec.Meta(gt=0.0, le=10_000.0)]
-"""How many times as fast as its base an action is expected to make the program: 1.3; below 1: a detour."""
+"""Expected speedup of an action over its base: 1.3; below 1: a detour."""
 Difficulty: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=5)]
 Title: TypeAlias = Annotated[str, msgspec.Meta(min_length=1, max_length=120)]
 Description: TypeAlias = Annotated[str, msgspec.Meta(max_length=4000)]
@@ -42,7 +42,7 @@ class Insert(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Update(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag="update"):
-    """Change what is believed of an action; fields that are null stay as they are."""
+    """Change beliefs about an action; null fields stay as they are."""
 
     node: str
     priority: Priority | None = None
@@ -53,7 +53,7 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Prune(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="op", tag="prune"):
-    """Give an action up. In flight: when its branch ends. Closed: it gets no further children."""
+    """Give up an action. In flight: when its branch ends. Closed: it gets no further children."""
 
     node: str
     reason: str
@@ -79,7 +79,7 @@ class EditScript(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why one edit of a script cannot be applied."""
+    """Reason why an edit of a script cannot be applied."""
 
     index: int
     """Position in `EditScript.edits`; -1 for the script as a whole."""

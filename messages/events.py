@@ -16,7 +16,7 @@ JobKind: TypeAlias = Literal["write", "build", "evaluate", "plan"]
 
 
 class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
-    """First event of a run: all that the search depends on."""
+    """First event of a run: everything that the search depends on."""
 
     run_id: str
     task: TaskSpec
@@ -25,13 +25,13 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
     settings: SearchSettings
     seed: int
     initial: Candidate | None = None
-    """The program that a search starts from, where its score is not known before it is evaluated."""
+    """The program that a search starts from, if its score is not known before it is evaluated."""
     tier: str = "default"
-    """Class of models of its coders."""
+    """Class of the coders' models."""
     weight: int = 1
-    """Its share of the workers beside other runs."""
+    """Its share of the workers, relative to other runs."""
     solution: Candidate | None = None
-    """A candidate to begin with: measured first, and hung under the root."""
+    """A candidate to begin with: measured first, and attached below the root."""
     heritage: Heritage | None = None
     """The world model of an earlier run, to begin with."""
     lineup: Lineup = Lineup()
@@ -39,13 +39,13 @@ class RunStarted(Message, frozen=True, kw_only=True, tag="run.started.v1"):
 
 
 class RunResumed(Message, frozen=True, kw_only=True, tag="run.resumed.v1"):
-    """A stopped or crashed run goes on, perhaps with another budget."""
+    """A stopped or crashed run continues, possibly with another budget."""
 
     run_id: str
     budget: Budget | None = None
-    """Null: the one that it had."""
+    """Null: unchanged."""
     lineup: Lineup | None = None
-    """Likewise."""
+    """Null: unchanged."""
 
 
 class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.written.v1"):
@@ -55,12 +55,12 @@ class CandidateWritten(Message, frozen=True, kw_only=True, tag="candidate.writte
     branch_id: str
     candidate: Candidate | None
     complaint: str = ""
-    """Why the answer holds no candidate, in words that help to do better; empty if it does."""
+    """Reason why the answer contains no candidate, in words that help to do better; empty if it does."""
     notes: tuple[str, ...] = ()
-    """Corrections on the way from the answer to the candidate: a search text that matched but for its blanks, code that
-    was escaped for HTML."""
+    """Corrections made while reading the answer: a search text that matched except for blanks, code that was escaped
+    for HTML."""
     declined: str = ""
-    """Why the coder, with a correct candidate in hand, sees nothing further worth trying; empty if it does."""
+    """Reason why the coder, with a correct candidate, sees nothing further worth trying; empty if it does."""
     prompt: str
     """The question to the model, without its quotes."""
     answer: str
@@ -86,8 +86,7 @@ class Built(Message, frozen=True, kw_only=True, tag="built"):
     log: str = ""
     """Warnings and remarks, bounded."""
     blob: str = ""
-    """Digest under which the packed artifact lies among the run's blobs; empty where builder and evaluator share a
-    store."""
+    """Digest of the packed artifact among the run's blobs; empty if builder and evaluator share a store."""
 
 
 class CandidateBuilt(Message, frozen=True, kw_only=True, tag="candidate.built.v1"):
@@ -115,12 +114,12 @@ class CandidateEvaluated(Message, frozen=True, kw_only=True, tag="evaluation.fin
     device: str
     """As the system reports it."""
     unit: str = ""
-    """Which of several like devices of its host: `cuda:1`; empty where there is one."""
+    """One of several equal devices of its host: `cuda:1`; empty if there is only one."""
     wall_s: float = 0.0
     lease_s: float = 0.0
     """Seconds for which the device's timing lease was held."""
     isolation: tuple[str, ...] = ()
-    """The layers that the candidate's process was kept behind; empty where none was started, or by older evaluators."""
+    """Layers that isolated the candidate's process; empty if none was started, or by older evaluators."""
     worker: str = ""
     """Name of the process that did it; empty in a run of one process."""
 
@@ -133,16 +132,16 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
     complaint: str = ""
     """Complaint about an answer without an edit script; else empty."""
     notes: tuple[str, ...] = ()
-    """Slips that were put right on the way to the script, and fields left out."""
+    """Slips that were corrected while reading the script, and fields left out."""
     unread: tuple[Refusal, ...] = ()
-    """Edits of the answer that cannot be read, by their positions there; `script` holds the others."""
+    """Edits of the answer that cannot be read, with their positions; `script` contains the others."""
     prompt: str
     """The question to the model, without its quotes."""
     prompt_quotes: tuple[Quote, ...] = ()
     prompt_bytes: int = 0
-    """All that was asked, the rules of the role included, as UTF-8; 0: not counted."""
+    """Length of the whole question as UTF-8, including the role's rules; 0: not counted."""
     rules_digest: str = ""
-    """blake2b-128, hex, of the rules that went before the prompt; empty in journals of older releases."""
+    """blake2b-128, hex, of the rules before the prompt; empty in journals of older releases."""
     answer: str
     model: str
     usage: Usage
@@ -154,7 +153,7 @@ class EditsProposed(Message, frozen=True, kw_only=True, tag="edits.proposed.v1")
 
 
 class JobLost(Message, frozen=True, kw_only=True, tag="job.lost.v1"):
-    """A job could not be done for reasons that are not the candidate's: dead letter, or an error that will not pass."""
+    """A job could not be done for reasons other than the candidate: dead letter, or a permanent error."""
 
     job_id: str
     kind: JobKind
@@ -162,33 +161,33 @@ class JobLost(Message, frozen=True, kw_only=True, tag="job.lost.v1"):
     permanent: bool = False
     """True if trying again cannot help: wrong key, no such model, no compiler."""
     faults: tuple[EndpointFault, ...] = ()
-    """Failed tries of a model call; the last one is what `error` tells of."""
+    """Failed tries of a model call; `error` describes the last one."""
 
 
 class ClockTicked(Message, frozen=True, kw_only=True, tag="clock.ticked.v1"):
-    """Time for the core: seconds that the run has been going, over all its sessions."""
+    """Time for the core: seconds of the run, over all its sessions."""
 
     elapsed_s: float
 
 
 class StopRequested(Message, frozen=True, kw_only=True, tag="stop.requested.v1"):
-    """A person wants the run to stop; jobs in flight are finished, nothing new begins."""
+    """A person stops the run; jobs in flight are finished, nothing new begins."""
 
     reason: str
 
 
 class PauseRequested(Message, frozen=True, kw_only=True, tag="pause.requested.v1"):
-    """A person wants the run to rest: what is in flight is finished and taken in, nothing new begins."""
+    """A person pauses the run: jobs in flight are finished and counted, nothing new begins."""
 
     reason: str
 
 
 class ContinueRequested(Message, frozen=True, kw_only=True, tag="continue.requested.v1"):
-    """A person wants a resting run to go on."""
+    """A person continues a paused run."""
 
 
 class JobsUnserved(Message, frozen=True, kw_only=True, tag="jobs.unserved.v1"):
-    """Jobs wait without a worker for them; the search changes nothing for it, people should."""
+    """Jobs wait without a worker for them. The search does not react to it; people should."""
 
     kind: JobKind
     queue: str

@@ -1,4 +1,4 @@
-"""Facts of a search, the planner's about its tree included: they fold into its state."""
+"""Facts of a search, including the planner's about its tree, from which its state is folded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CallPurpose: TypeAlias = Literal["analyse", "revise"]
 
 
 class NodeInserted(Message, frozen=True, kw_only=True, tag="node.inserted.v1"):
-    """A new action hangs in the tree."""
+    """A new action was added to the tree."""
 
     node_id: str
     parent_id: str
@@ -60,12 +60,12 @@ class NodeSpent(Message, frozen=True, kw_only=True, tag="node.spent.v1"):
 
 
 class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1"):
-    """The planner's model is asked for edits. Reports that arrive meanwhile wait for the next call (group commit)."""
+    """The planner's model was asked for edits. Reports that arrive meanwhile wait for the next call (group commit)."""
 
     job_id: str
     purpose: CallPurpose
     branch_ids: tuple[str, ...] = ()
-    """Finished branches that this call tells of."""
+    """Finished branches that this call reports."""
     wanted: int = 0
     """New actions asked for."""
     childless: tuple[str, ...] = ()
@@ -75,7 +75,7 @@ class PlanRequested(Message, frozen=True, kw_only=True, tag="plan.requested.v1")
     tries: int = 0
     """Refusals so far."""
     renews: bool = False
-    """The whole tree is written anew for this call; otherwise only changes since earlier calls."""
+    """The whole tree is written for this call; otherwise only changes since earlier calls."""
     lost: int = 0
     """Times that the infrastructure lost this question before."""
 
@@ -99,7 +99,7 @@ class EditsApplied(Message, frozen=True, kw_only=True, tag="edits.applied.v1"):
 
 
 class PlanAbandoned(Message, frozen=True, kw_only=True, tag="plan.abandoned.v1"):
-    """A call for edits brought nothing usable; its reports are dropped, the machine's rules go on."""
+    """A call for edits gave nothing usable; its reports are dropped, and the machine's rules continue."""
 
     job_id: str
     reason: str
@@ -111,7 +111,7 @@ StoppedBy: TypeAlias = Literal[
 
 
 class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
-    """The run's settings as the search took them."""
+    """The run's settings as used by the search."""
 
     run_id: str
     task_id: str
@@ -119,22 +119,22 @@ class SearchOpened(Message, frozen=True, kw_only=True, tag="search.opened.v1"):
     settings: SearchSettings
     seed: int
     initial_id: str | None = None
-    """Candidate that the root stands for, and that is scored first; null where candidates have speedups."""
+    """Candidate of the root, which is scored first; null if candidates have speedups."""
     lineup: Lineup = Lineup()
 
 
 class SearchReopened(Message, frozen=True, kw_only=True, tag="search.reopened.v1"):
-    """The run goes on after a stop, with this budget."""
+    """The run continues after a stop, with this budget."""
 
     budget: Budget
     lost_calls: int = 0
-    """Questions that were under way when the run stopped: they count as paid for, and most of them are asked again."""
+    """Calls that were in flight when the run stopped. They count as paid for, and most of them are repeated."""
     lineup: Lineup | None = None
-    """Null: the one that it had."""
+    """Null: unchanged."""
 
 
 class QuestionDropped(Message, frozen=True, kw_only=True, tag="question.dropped.v1"):
-    """A coder's question is not asked again after a stop: the budget of calls is spent on what was lost."""
+    """A coder's question is not repeated after a stop: the budget of calls is used up by lost calls."""
 
     job_id: str
 
@@ -162,11 +162,11 @@ class WriteRequested(Message, frozen=True, kw_only=True, tag="write.requested.v1
     current_id: str | None
     complaint: str = ""
     draft: int = 0
-    """Which of the attempt's drafts, from 0; they are written and evaluated at once, and the best goes on."""
+    """Number of the draft of the attempt, from 0. Drafts are written and evaluated at once, and the best is kept."""
     model: str = ""
-    """Which of several models is to write; empty where there is one."""
+    """Name of one of several models; empty if there is one."""
     given_id: str | None = None
-    """Candidate that is there already, and that no coder is asked for."""
+    """Existing candidate, for which no coder is asked."""
     lost: int = 0
     """Times that the infrastructure lost this question before."""
 
@@ -176,7 +176,7 @@ class BuildRequested(Message, frozen=True, kw_only=True, tag="build.requested.v1
 
     job_id: str
     branch_id: str
-    """Empty if it is built again for its confirmation, which no branch waits for."""
+    """Empty if it is built again for its confirmation, for which no branch waits."""
     candidate_id: str
     draft: int = 0
     lost: int = 0
@@ -192,7 +192,7 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
     artifact_id: str
     purpose: Purpose = "screen"
     keep_above: float | None = None
-    """Speedup below which it need not be known more exactly; null: it is timed to the end."""
+    """Speedup below which it need not be measured exactly; null: it is timed to the end."""
     draft: int = 0
     lost: int = 0
     """As in `BuildRequested`."""
@@ -201,14 +201,14 @@ class EvaluationRequested(Message, frozen=True, kw_only=True, tag="evaluation.re
 
 
 class InitialRequested(Message, frozen=True, kw_only=True, tag="initial.requested.v1"):
-    """The initial program was sent to the evaluators. Meanwhile the search goes on."""
+    """The initial program was sent to the evaluators. The search continues meanwhile."""
 
     job_id: str
     candidate_id: str
 
 
 class InitialScored(Message, frozen=True, kw_only=True, tag="initial.scored.v1"):
-    """The root has its score, or it turned out that the evaluator gives the initial program none."""
+    """The root has its score, or the evaluator gave the initial program none."""
 
     job_id: str
     candidate_id: str
@@ -218,21 +218,21 @@ class InitialScored(Message, frozen=True, kw_only=True, tag="initial.scored.v1")
 
 
 class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.v1"):
-    """An attempt, or one draft of it, has its outcome; an attempt is over when none of its drafts is under way."""
+    """An attempt, or one draft of it, has its outcome. An attempt is over when none of its drafts is in flight."""
 
     branch_id: str
     candidate_id: str | None
     fate: Fate
-    """Tag of the verdict; `unusable` where the answer held no candidate, `declined` where it wanted none; `lost` where
-    the infrastructure failed."""
+    """Tag of the verdict; `unusable`: the answer contained no candidate; `declined`: the coder wanted none; `lost`: the
+    infrastructure failed."""
     outcome: str
     """One line for people and models."""
     credit: float | None = None
-    """Lower bound of the speedup's interval, for timed measured candidates; a scored one's score. A candidate that was
-    stopped early has it too, counts for it in the tree, and never becomes the incumbent."""
+    """Lower bound of the speedup's interval, for timed measured candidates; the score of a scored one. A candidate that
+    was stopped early has it, too: it counts for it in the tree, but never becomes the incumbent."""
     speedup: float | None = None
-    """Median speedup against the reference; of a candidate that was stopped early the middle of its interval, of an
-    unstable one the lower end; None for a score."""
+    """Median speedup against the reference; the middle of the interval for a candidate that was stopped early, its
+    lower end for an unstable one; None for a score."""
     latency_us: float | None = None
     round: int = 0
     """Number of this evaluation; 0 if nothing was evaluated (a known candidate, no candidate)."""
@@ -244,13 +244,13 @@ class AttemptFinished(Message, frozen=True, kw_only=True, tag="attempt.finished.
     speedup_high: float | None = None
     """Upper bound of the speedup's interval."""
     measured_again: bool = False
-    """It is correct with an unknown time: the same candidate is measured once more, as another round."""
+    """True if it is correct with an unknown time: the same candidate is measured once more, as another round."""
     evidence: tuple[str, ...] = ()
     """Details for the planner's model besides the outcome: wrong places, each workload's time; bounded."""
 
 
 class CandidateAwaited(Message, frozen=True, kw_only=True, tag="candidate.awaited.v1"):
-    """A branch wrote what another is evaluating just now; it waits for that verdict."""
+    """A branch wrote a candidate that is being evaluated for another branch, and waits for its verdict."""
 
     branch_id: str
     candidate_id: str
@@ -268,13 +268,13 @@ class BranchClosed(Message, frozen=True, kw_only=True, tag="branch.closed.v1"):
     expected_gain: float | None = None
     """Expected gain at its beginning: a factor over its base."""
     gain: float | None = None
-    """That factor as measured: speedup of the best over that of the base; null without either."""
+    """That factor as measured: speedup of the best over that of the base; null if either is missing."""
     gain_interval: Interval | None = None
     """Of `gain`, from the intervals of both."""
 
 
 class ConfirmationOwed(Message, frozen=True, kw_only=True, tag="confirmation.owed.v1"):
-    """A candidate's screening was better than the incumbent; it is provisional until it was measured again."""
+    """A candidate's screening was better than the incumbent. It is provisional until it is measured again."""
 
     candidate_id: str
     node_id: str
@@ -286,7 +286,7 @@ class ConfirmationOwed(Message, frozen=True, kw_only=True, tag="confirmation.owe
 
 
 class ConfirmationRequested(Message, frozen=True, kw_only=True, tag="confirmation.requested.v1"):
-    """A provisional candidate was sent to the evaluators again. That is no round."""
+    """A provisional candidate was sent to the evaluators again, which does not count as a round."""
 
     job_id: str
     candidate_id: str
@@ -294,16 +294,16 @@ class ConfirmationRequested(Message, frozen=True, kw_only=True, tag="confirmatio
 
 
 class ConfirmationFinished(Message, frozen=True, kw_only=True, tag="confirmation.finished.v1"):
-    """A provisional candidate was measured again; from now on it counts for what that measurement said.
+    """A provisional candidate was measured again, and counts with that measurement from now on.
 
-    It becomes the incumbent only by `incumbent.changed.v1`, which follows where it does.
+    It becomes the incumbent only by `incumbent.changed.v1`, which follows in that case.
     """
 
     job_id: str
     candidate_id: str
     node_id: str
     round: int
-    """In which it was screened."""
+    """Round of its screening."""
     fate: Fate
     """Tag of the confirming verdict."""
     outcome: str
@@ -339,14 +339,14 @@ class SpendRecorded(Message, frozen=True, kw_only=True, tag="spend.recorded.v1")
     role: Literal["planner", "coder"]
     usage: Usage
     model: str = ""
-    """As the run's line-up calls it; where that names none, as the endpoint does."""
+    """Name in the run's line-up; if that names none, the endpoint's name."""
     node_id: str = ""
-    """For which action a coder was asked."""
+    """Action that a coder was asked for."""
     cost_usd: float | None = None
     """By the run's price for that model; null if it has none."""
     latency_s: float = 0.0
     prompt_bytes: int = 0
-    """Of the question, as UTF-8; 0: not counted."""
+    """Length of the question as UTF-8; 0: not counted."""
 
 
 class TimeNoted(Message, frozen=True, kw_only=True, tag="time.noted.v1"):
@@ -356,7 +356,7 @@ class TimeNoted(Message, frozen=True, kw_only=True, tag="time.noted.v1"):
 
 
 class LossNoted(Message, frozen=True, kw_only=True, tag="loss.noted.v1"):
-    """The infrastructure lost a job; it is asked for again under a new id, or the run gives up."""
+    """The infrastructure lost a job. It is requested again under a new id, or the run ends."""
 
     job_id: str
     error: str
@@ -364,7 +364,7 @@ class LossNoted(Message, frozen=True, kw_only=True, tag="loss.noted.v1"):
 
 
 class RunStopping(Message, frozen=True, kw_only=True, tag="run.stopping.v1"):
-    """Nothing new begins; what is in flight is finished."""
+    """Nothing new begins; work in flight is finished."""
 
     stopped_by: StoppedBy
     detail: str = ""
@@ -377,7 +377,7 @@ class RunPaused(Message, frozen=True, kw_only=True, tag="run.paused.v1"):
 
 
 class RunContinued(Message, frozen=True, kw_only=True, tag="run.continued.v1"):
-    """The run goes on after a pause."""
+    """The run continues after a pause."""
 
 
 class RunFinished(Message, frozen=True, kw_only=True, tag="run.finished.v1"):

@@ -1,10 +1,10 @@
 """Models of a run, their prices, and quotes of what a call costs.
 
-The search counts money and chooses models by what stands here, so that its journal explains both. Addresses and keys
-have no place in it.
+The search counts money and chooses models by these values, so that its journal explains both. They contain no addresses
+and keys.
 
-A coder's prompt is the task, the code that it builds on and a little besides; its answer is a program, which the event
-has as a candidate; a planner's prompt goes on where the one before ended. Kept whole, they are most of a journal.
+A coder's prompt is the task, the code that it builds on and a little more; its answer is a program, which the event has
+as a candidate; a planner's prompt begins like the one before. Kept whole, they would be most of a journal.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import msgspec
 from messages.base import EditFormat, Message, Usage
 
 Choice: TypeAlias = Literal["weights", "bandit"]
-"""How one of several coder models is chosen for a candidate: drawn in proportion to the weights, or by what each has
-brought for its cost; see `actors/planner/core/arms.py`."""
+"""Choice of one of several coder models for a candidate: at random by the weights, or by the results of each model for
+its cost; see `actors/planner/core/arms.py`."""
 Dollars: TypeAlias = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
@@ -27,15 +27,15 @@ class Price(Message, frozen=True, kw_only=True):
 
     input_usd: Dollars
     cached_usd: Dollars
-    """Of prompt tokens that the endpoint had in its prefix cache."""
+    """Price of prompt tokens that the endpoint had in its prefix cache."""
     output_usd: Dollars
-    """Of completion tokens, hidden reasoning included."""
+    """Price of completion tokens, hidden reasoning included."""
     dated: str = ""
     """When the price was looked up, ISO 8601; empty: not known."""
     source: str = ""
 
     def of(self, usage: Usage) -> float:
-        """Return what tokens cost, in US dollars."""
+        """Return the cost of tokens, in US dollars."""
         fresh_tokens = usage.prompt_tokens - usage.cached_tokens
         return (
             fresh_tokens * self.input_usd
@@ -45,16 +45,16 @@ class Price(Message, frozen=True, kw_only=True):
 
 
 class Offer(Message, frozen=True, kw_only=True):
-    """A model that a run may ask."""
+    """A model that a run may call."""
 
     name: str = ""
-    """Unique among the run's coder models; empty: whichever the coders have."""
+    """Unique among the run's coder models; empty: any model of the coders."""
     price: Price | None = None
     """Null: not known, tokens only."""
     weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
-    """Its share of the candidates, where they are drawn by weights."""
+    """Its share of the candidates, if they are drawn by weights."""
     tier: str = ""
-    """Which coders have it; empty: those of the run's tier."""
+    """Tier of the coders that have it; empty: the run's tier."""
     edit_format: EditFormat | None = None
     """In which form it answers; null: as the run's settings say."""
 

@@ -38,7 +38,7 @@ _MARK: Final = re.compile(
     rf"{_FENCE}|(?=[<\[◁]|analysis|assistantf)(?:{_OPENINGS}|{_CLOSINGS})", re.MULTILINE
 )  # the look ahead is for speed
 _LAST: Final = re.compile(r"[>\]▷]|assistantfinal|analysis[A-Z]")
-"""Ends of marks."""
+"""Last characters of marks."""
 _END_TOKENS: Final = re.compile(
     r"(?:(?:<\|(?:return|end|im_end|eot_id|endoftext)\|>|<\uff5cend▁of▁sentence\uff5c>)\s*)+\Z"
 )
@@ -46,11 +46,11 @@ _QUOTES: Final = frozenset("\"'`")
 CUT_IN_REASONING: Final = (
     "the answer ends inside its reasoning, which is never closed: reason more briefly, then answer"
 )
-"""Complaint about an answer with nothing usable besides."""
+"""Complaint about an answer without anything usable outside its reasoning."""
 MARK_CHARS: Final = 80
-"""No mark is longer."""
+"""Length of the longest mark."""
 _NEAR_CHARS: Final = 200
-"""Part of a line that is looked at on either side of a mark."""
+"""Characters of a line that are examined on either side of a mark."""
 
 
 class Spoken(NamedTuple):
@@ -90,14 +90,14 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._parts: list[tuple[bool, str]] = []
-        """Texts, True for reasoning."""
+        """Parts of the text; True for reasoning."""
         self._since = 0
         self._open = ""
-        """Number of the family with open reasoning."""
+        """Family of the reasoning that is open; empty: none."""
         self._ticks = 0
         """Length of the open fence; 0: none."""
         self._began_inside = 0
-        """Number of parts that are reasoning not opened in the text."""
+        """Number of reasoning parts that were not opened in the text."""
 
     def take(self, mark: re.Match[str], *, is_closed_after: bool) -> None:
         """Take a mark; `is_closed_after`: the next fence line can only close a block."""
@@ -156,19 +156,19 @@ class _Reader:
 
 
 _MOST_LOOKS: Final = 64
-"""Looks at a whole text; an answer of more pieces is read to its end."""
+"""Most looks at a whole text. An answer in more pieces is read to its end."""
 UNPROVEN_CHARS: Final = 65_536
-"""About 16,000 tokens: hardly any draft is followed by more reasoning."""
+"""About 16,000 tokens: after a longer draft hardly any model goes on reasoning."""
 _LINE_CHARS: Final = 1000
-"""Kept part of a line: fences are shorter."""
+"""Characters of a line that are kept. Fences are shorter."""
 _FENCE_LINE: Final = re.compile(r"^ {0,3}(?P<ticks>`{3,})(?P<info>[^`]*)$")
 
 
 class OutsideReasoning:
-    """Shows another ending the text outside of marked reasoning. Never complete inside of it."""
+    """Passes the text outside marked reasoning to another ending. Never complete inside reasoning."""
 
     def __init__(self, make: Callable[[], Ending]) -> None:
-        """Begin; `make` gives a fresh ending, again wherever reasoning begins or ends."""
+        """Begin. `make` returns a fresh ending, each time reasoning begins or ends."""
         self._make = make
         self._inner = make()
         self._text: list[str] = []
@@ -196,7 +196,7 @@ class OutsideReasoning:
 
 
 class Unproven:
-    """Another ending, with more patience, for endpoints not known to mark the beginning of reasoning.
+    """Another ending with more patience, for endpoints that may not mark the beginning of reasoning.
 
     A template may open the reasoning in the prompt: then nothing in the answer shows it until it is over.
     """
@@ -208,7 +208,7 @@ class Unproven:
 
 
 class _Looking:
-    """Asks about the whole text read so far, until it is usable."""
+    """Checks the whole text read so far, until it is usable."""
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
         self._is_usable = is_usable
@@ -223,13 +223,13 @@ class _Looking:
 
 
 class JsonEnding(_Looking):
-    """Complete while no JSON object is open and an existing one is usable. A later one is waited for."""
+    """Complete while no JSON object is open and one of them is usable. Waits for a later one."""
 
     patience_chars = 256
     """About 64 tokens: a closing fence and a parting sentence."""
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
-        """Begin; `is_usable` is asked about the whole text whenever an outermost object closes."""
+        """Begin. `is_usable` is called with the whole text whenever an outermost object closes."""
         super().__init__(is_usable)
         self._depth = 0
         self._quoted = False
@@ -262,13 +262,13 @@ class JsonEnding(_Looking):
 
 
 class FenceEnding(_Looking):
-    """Complete while no fenced block is open and the text is usable. A later block is waited for."""
+    """Complete while no fenced block is open and the text is usable. Waits for a later block."""
 
     patience_chars = 1024
     """About 256 tokens: text between the files of one program."""
 
     def __init__(self, is_usable: Callable[[str], bool]) -> None:
-        """Begin; `is_usable` is asked about the whole text whenever a fenced block closes."""
+        """Begin. `is_usable` is called with the whole text whenever a fenced block closes."""
         super().__init__(is_usable)
         self._line = ""
         self._ticks = 0

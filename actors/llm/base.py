@@ -1,4 +1,4 @@
-"""The interface of models: requests, answers, usage, token estimates; and models made of others or of a function."""
+"""The interface of models: requests, answers, usage, token estimates; models composed of others or of a function."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHARS_PER_TOKEN = 4
 
 
 def estimated_tokens(text: str) -> int:
-    """Return about how many tokens `text` has; at least 1."""
+    """Return the estimated number of tokens of `text`, at least 1."""
     return max(1, len(text) // CHARS_PER_TOKEN)
 
 
@@ -31,22 +31,22 @@ def estimated_usage(request: Request, text: str) -> Usage:
 
 Role: TypeAlias = Literal["planner", "coder"]
 ReasoningEffort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
-"""Amount of hidden reasoning asked for; each model knows only some."""
+"""Amount of hidden reasoning. Each model supports only some values."""
 
 
 class Ending(Protocol):
-    """Reads an answer while it comes, and knows when it is complete."""
+    """Reads an answer while it arrives, and decides when it is complete."""
 
     @property
     def patience_chars(self) -> int:
-        """How much more is read of a complete answer before it is ended."""
+        """Characters to read of a complete answer before it is ended."""
 
     def take(self, piece: str) -> bool:
         """Read on; True if everything needed has been read. May be False again later."""
 
 
 class AnswerSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """Form of an answer in JSON, for endpoints that hold a model to it."""
+    """JSON form of an answer, for endpoints that can constrain a model to it."""
 
     name: str
     """Letters, digits and underscores."""
@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """One question. Parts are ordered for prefix caching: rules first, then task, tree, this node."""
 
     request_id: str
-    """The job's id: the same id is the same question, on redelivery and on resume."""
+    """The job's id. The same id is the same question, on redelivery and on resume."""
     role: Role
     system: str
     """Rules, the same in every call of this role."""
@@ -67,9 +67,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ending: Callable[[], Ending] | None = None
     """Makes the reader of one try's answer; None: only the endpoint knows when it ends."""
     schema: AnswerSchema | None = None
-    """Held to where the endpoint can; the rules ask for the same in words."""
+    """Schema, used where the endpoint supports it; the rules describe the same form in words."""
     model: str = ""
-    """Which of several models; empty: the only one, or the first."""
+    """Name of one of several models; empty: the only one, or the first."""
 
     @property
     def prompt(self) -> str:
@@ -85,9 +85,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     latency_s: float
     finish_reason: str = "stop"
-    """In the endpoint's words: `stop`, `length`, `content_filter`, …; `ended_early`: complete, and not read on."""
+    """Finish reason in the endpoint's words: `stop`, `length`, `content_filter`, …; `ended_early`: complete, and the
+    rest was not read."""
     faults: tuple[EndpointFault, ...] = ()
-    """Tries that failed before."""
+    """Tries that failed before this answer."""
 
 
 class Model(Protocol):
@@ -110,32 +111,32 @@ def rules_digest(system: str) -> str:
 
 
 SHORTEST = 6
-"""Shorter keys are left alone: `x`, `key` and `EMPTY` are given to endpoints that want none."""
+"""Shorter keys are not masked: `x`, `key` and `EMPTY` are given to endpoints that need none."""
 _SHORTEST_IN_ANSWERS = 16
-"""The same in answers, which are programs: `kernel` must stay. Providers' keys are longer."""
+"""The same for answers, which are programs: `kernel` must stay. Providers' keys are longer."""
 HIDDEN = "***"
 
 
 def masked(text: str, key: str) -> str:
-    """Return an error with `***` for a key: errors and answers are shown and journalled."""
+    """Return an error with `***` in place of a key: errors and answers are shown and journalled."""
     return text.replace(key, HIDDEN) if len(key) >= SHORTEST else text
 
 
 def masked_answer(text: str, key: str) -> str:
-    """Return an answer with `***` for a key."""
+    """Return an answer with `***` in place of a key."""
     return text.replace(key, HIDDEN) if len(key) >= _SHORTEST_IN_ANSWERS else text
 
 
 class Ensemble:
-    """Several models as one: a question goes to the model of its role, or to the coder that it names."""
+    """Several models as one: a question goes to the planner's model, or to the coder model that it names."""
 
     def __init__(self, planner: Model, coders: Mapping[str, Model]) -> None:
-        """Take the models over: they are closed with this one. Coders are by name; the first is the default."""
+        """Begin with these models, which are closed with this one. Coder models have names; the first is default."""
         self._planner = planner
         self._coders = dict(coders)
 
     async def complete(self, request: Request) -> Answer:
-        """See `Model.complete`; a permanent `ModelError` if a model is named that is not here."""
+        """See `Model.complete`; a permanent `ModelError` if the question names an unknown model."""
         if request.role == "planner":
             return await self._planner.complete(request)
         found = self._coders.get(request.model or next(iter(self._coders)))

@@ -29,7 +29,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
-    """The fields read of a response; the package's own types are not checked against the endpoint's text."""
+    """The fields that are read from a response; the package's own types are not checked against the endpoint's text."""
 
     choices: Annotated[list[_Choice], msgspec.Meta(min_length=1)]
     model: str | None = None
@@ -125,8 +125,8 @@ class ChatModel(EndpointModel):
         )
 
     def read(self, body: bytes) -> Said:
-        """See `EndpointModel.read`. The first choice counts."""
-        # json, since msgspec's decoder refuses the lone surrogates that models now and then emit.
+        """See `EndpointModel.read`. Uses the first choice."""
+        # json, since msgspec's decoder refuses the lone surrogates that models sometimes emit.
         completion = msgspec.convert(json.loads(body), _Completion)
         choice = completion.choices[0]
         return Said(

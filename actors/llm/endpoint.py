@@ -1,8 +1,8 @@
 """The shared part of the dialects of OpenAI-compatible endpoints: sending a question, trying again, and failing.
 
 Retries of time-outs, 408, 409, 429 and 5xx, with back-off and `Retry-After`, are the openai package's own; `transport`
-notes each failed try. The last failure becomes a `ModelError` here: permanent where only the user can help. A broken
-answer counts as none, and the try is repeated. Reading stops when an answer is complete (`Request.ending`).
+notes each failed try. The last failure becomes a `ModelError` here, a permanent one if only the user can help. A broken
+answer is a failed try, and is retried. Reading stops when an answer is complete (`Request.ending`).
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from messages.base import EndpointFault, ModelError, Usage, fault_words
 
 DEFAULT_TIMEOUT_S: Final = 600.0
 ENDED_EARLY: Final = "ended_early"
-"""Finish reason of an answer that was complete and not read on."""
+"""Finish reason of an answer that was complete before its end was read."""
 _NO_KEY: Final = "none"
-"""For endpoints without keys: the package insists on one."""
+"""Key for endpoints without keys, since the package requires one."""
 _ABOUT_THE_QUESTION: Final = frozenset({400, 413, 422})
 _SPARED_REFUSALS: Final = 2
-"""Refusals before any answer that count as the question's fault."""
+"""Number of refusals before any answer that are blamed on the question."""
 _SHOWN: Final = 300
 
 log = structlog.get_logger(__name__)
@@ -55,11 +55,11 @@ class EndpointModel(ABC):
     path: str
     """Path of questions, below the endpoint's address."""
     noun: str
-    """Name of the answers' format."""
+    """Name of the format of answers."""
     gathering: Callable[[Progress], Gathering]
-    """Puts a streamed answer together."""
+    """Assembles a streamed answer."""
     renames_limit = False
-    """True if the limit of an answer has an older name, see `after_overlong`."""
+    """True if the limit of an answer has an older name to fall back to; see `after_overlong`."""
 
     def __init__(
         self,
@@ -79,18 +79,18 @@ class EndpointModel(ABC):
             model: its name at the endpoint.
             base_url: the endpoint, e.g. `http://127.0.0.1:8000/v1`; None: the openai package's default.
             api_key: bearer token; None for endpoints without keys.
-            timeout_s: of one call with all its retries.
-            max_retries: of the package.
+            timeout_s: for one call with all its retries.
+            max_retries: retries by the package.
             concurrency: calls in flight; waiting for one is not part of the time-out.
-            sampling: temperature and the like.
-            features: accepted by the endpoint. A refused one is left out from then on, and logged.
+            sampling: temperature and similar settings.
+            features: features that the endpoint accepts. A refused one is left out from then on, and logged.
         """
         self._model = model
         self._timeout_s = timeout_s
         self._has_answered = False
         self._has_kept_to_schema = False
         self._marks_reasoning: bool | None = None
-        """True if its reasoning begins with a mark; None: no answer has shown it."""
+        """True if its reasoning begins with a mark; None: not known from any answer yet."""
         self._refusals = 0
         is_encrypted = not (base_url or "").lower().startswith("http:")
         self._http = TryingClient(timeout_s=timeout_s, secret=api_key or "", is_encrypted=is_encrypted)
@@ -109,9 +109,9 @@ class EndpointModel(ABC):
         self.features = features or Features()
         """Features in use."""
         self.has_streamed = False
-        """An answer came as a stream."""
+        """True once an answer came as a stream."""
         self.reports_caching = False
-        """An answer said how much of its prompt was cached."""
+        """True once an answer reported how much of its prompt was cached."""
 
     @abstractmethod
     def question(self, request: Request, features: Features) -> dict[str, object]:
@@ -119,17 +119,17 @@ class EndpointModel(ABC):
 
     @abstractmethod
     def read(self, body: bytes) -> Said:
-        """Read an answer in one piece.
+        """Read a complete answer.
 
         Raises:
-            ValueError: it is none of this dialect's; msgspec's ValidationError is a ValueError.
+            ValueError: it is not in this dialect; msgspec's ValidationError is a ValueError.
         """
 
     async def complete(self, request: Request) -> Answer:
         """Answer one question.
 
         The answer lists all failed tries under this request id, those of earlier calls included. A question that the
-        endpoint refuses (too long, against its rules) has an empty answer that says so, unless every question is
+        endpoint refuses (too long, against its rules) gets an empty answer with the reason, unless every question is
         refused. Tokens of an answer that was ended early are estimated, without hidden reasoning.
 
         Raises:
@@ -158,7 +158,7 @@ class EndpointModel(ABC):
         await self._client.close()
 
     async def _ask(self, request: Request, faults: list[EndpointFault]) -> Said | None:
-        """Return the endpoint's words; None if it refuses this question and may answer others."""
+        """Return the endpoint's answer; None if it refuses this question and may answer others."""
         started = anyio.current_time()
         try:
             with anyio.fail_after(self._timeout_s):
@@ -179,7 +179,7 @@ class EndpointModel(ABC):
         return said
 
     async def _said(self, request: Request, faults: list[EndpointFault]) -> Said:
-        """Ask; if the endpoint refuses a dispensable feature, once more without it."""
+        """Ask. If the endpoint refuses an optional feature, ask once more without it."""
         while True:
             used, started = self.features, anyio.current_time()
             try:
@@ -208,7 +208,7 @@ class EndpointModel(ABC):
             self._marks_reasoning = True
 
     def _gives_up_feature(self, request: Request, used: Features, faults: list[EndpointFault]) -> bool:
-        """Return True if a refusal was about a feature, which is not used from now on."""
+        """Return True if a refusal was about a feature, which is then no longer used."""
         refused = faults[-1]
         asked_structured = used.structured and request.schema is not None and not self._has_kept_to_schema
         fewer = without_refused(used, refused.detail, asked_structured=asked_structured)
@@ -223,7 +223,7 @@ class EndpointModel(ABC):
         if not self.renames_limit:
             return
         usage = said.usage
-        # An estimate may be too high by half; those who do not count tokens in streams are those who know few names.
+        # An estimate may be too high by half. Endpoints that count no tokens in streams are those with the older name.
         tokens = usage.completion_tokens if usage else estimated_usage(request, said.text).completion_tokens // 2
         renamed = after_overlong(used, self._sampling.max_tokens, tokens)
         if renamed is not None and self.features == used:
@@ -290,7 +290,7 @@ class EndpointModel(ABC):
             self._http.note(fault, started)
 
     def _is_spared(self) -> bool:
-        """Return True if a refusal counts as the question's fault: always once others were answered, else twice."""
+        """Return True if a refusal is blamed on the question: always after other answers, else twice."""
         self._refusals += 1
         return self._has_answered or self._refusals <= _SPARED_REFUSALS
 
@@ -318,12 +318,12 @@ class EndpointModel(ABC):
 
 
 def is_streamed(request: Request, features: Features) -> bool:
-    """Return True if an answer is streamed: only where it may be ended early."""
+    """Return True if an answer is streamed, which is so only if it may be ended early."""
     return features.streams and request.ending is not None
 
 
 def strict_format(request: Request, features: Features) -> dict[str, object] | None:
-    """Return the form that a model is to be held to, where the endpoint can."""
+    """Return the form to which the model is constrained, if the endpoint supports it."""
     if not features.structured or request.schema is None:
         return None
     return {"name": request.schema.name, "strict": True, "schema": request.schema.schema}

@@ -1,8 +1,8 @@
 """Features of an endpoint's API, and answer schemas in OpenAI's strict form.
 
-Strict mode (platform.openai.com, "Structured outputs") wants an object at the root, closed objects with all fields
-required, `anyOf` for alternatives, `$ref` for definitions. Bounds are said in words: not all endpoints take them, and
-the decoder checks them anyway.
+Strict mode (platform.openai.com, "Structured outputs") requires an object at the root, closed objects with all fields
+required, `anyOf` for alternatives, `$ref` for definitions. Bounds are described in words: not all endpoints accept
+them, and the decoder checks them anyway.
 """
 
 from __future__ import annotations
@@ -92,23 +92,23 @@ _SEED_BITS: Final = 31
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
-    """Sent along with every question; None is left to the endpoint."""
+    """Sampling settings that are sent with every question; None leaves one to the endpoint."""
 
     temperature: float | None = None
     max_tokens: int | None = None
     """Output tokens, hidden reasoning included."""
     reasoning_effort: ReasoningEffort | None = None
     seed: int | None = None
-    """Each question gets its own from it, see `seed_of`."""
+    """Seed from which each question gets its own, see `seed_of`."""
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """Features that an endpoint takes, as far as known."""
+    """Features that an endpoint supports, as far as known."""
 
     structured: bool = False
-    """It holds an answer to a JSON schema. Not assumed."""
+    """It constrains an answer to a JSON schema. Not assumed."""
     streams: bool = True
-    """Answers come piece by piece, so that they can be ended early."""
+    """Answers arrive in pieces, so that they can be ended early."""
     usage_in_stream: bool = True
     max_tokens_name: MaxTokensName = "max_completion_tokens"
     """Name of the answer's limit in chat completions."""

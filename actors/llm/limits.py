@@ -194,7 +194,7 @@ _asking: ContextVar[tuple[Gate, Entry]] = ContextVar("the question in progress")
 
 
 def tell_gate(fault: EndpointFault) -> None:
-    """Report a failed try to the gate of the question in progress, if any; the next try is another request."""
+    """Report a failed try to the gate of the current question, if any; the next try is another request."""
     asking = _asking.get(None)
     if asking is not None:
         gate, entry = asking

@@ -1,8 +1,8 @@
 """The dialect `manual`: each prompt becomes a file, and a person or another program writes the answer beside it.
 
 `prompts/007-coder.md` is answered by `prompts/007-coder.answer.md`. An answer counts once its file is not empty and has
-not changed for a moment; best written under another name and renamed. There is no time-out. A question asked again
-waits for the same file; an answered one has its answer at once.
+not changed for a moment; it is best written under another name and then renamed. There is no time-out. A repeated
+question waits for the same file; if it is answered, it has its answer at once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actors.llm.base import Answer, Request, estimated_usage
 from messages.base import ModelError
 
 POLL_S: Final = 0.5
-"""An answer unchanged for so long is complete."""
+"""Seconds after which an unchanged answer is complete."""
 _HEAD: Final = "<!-- ksearch question {request_id}: write the answer to {answer} -->"
 _ANSWER: Final = ".answer.md"
 _OURS: Final = re.compile(r"(?P<number>[0-9]{3,12})-[a-z]+\.md")
@@ -34,12 +34,12 @@ class ManualModel:
     """Waits for answers in a folder."""
 
     def __init__(self, folder: Path, *, poll_s: float = POLL_S) -> None:
-        """Take the folder; it is made with the first question."""
+        """Begin with this folder. It is made with the first question."""
         self._folder = folder
         self._poll_s = poll_s
         self._writing = anyio.Lock()
         self.waiting: list[Path] = []
-        """Prompts without an answer."""
+        """Prompts that have no answer yet."""
 
     async def complete(self, request: Request) -> Answer:
         """Wait for the answer in its file. Raises a permanent `ModelError` if the files cannot be used."""
@@ -56,7 +56,7 @@ class ManualModel:
         return Answer(text=text, model="manual", usage=usage, latency_s=anyio.current_time() - started)
 
     async def aclose(self) -> None:
-        """Do nothing: prompts without an answer stay where they are."""
+        """Do nothing: unanswered prompts stay."""
 
     @contextmanager
     def _told(self, prompt: Path) -> Iterator[None]:

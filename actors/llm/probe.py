@@ -1,7 +1,7 @@
-"""Finds out an endpoint's features by a few tiny questions, each with one feature more.
+"""Finds out an endpoint's features with a few tiny questions, each with one feature more.
 
-Questions go the way of a search's, so a search will meet the same. An accepted parameter may have no effect: only
-structured output is checked.
+The questions take the same path as a search's, so that a search meets the same behaviour. An accepted parameter may
+have no effect: only structured output is checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from actors.llm.responses import ResponsesModel
 from messages.base import ModelError, Usage
 
 _LIMIT_TOKENS: Final = 512
-"""Of each answer: models that reason need some before the first word."""
+"""Limit of each answer: reasoning models need some tokens before the first word."""
 _RETRIES: Final = 1
 _REFUSED: Final = "refused: "
 _SHOWN: Final = 80
@@ -35,11 +35,11 @@ _SCHEMA: Final = AnswerSchema(
         "additionalProperties": False,
     },
 )
-"""Nothing in the question asks for it: only an enforced schema gives it."""
+"""Nothing in the question asks for this form: only an enforced schema produces it."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One feature that was looked at."""
+    """One feature that was probed."""
 
     name: str
     state: State
@@ -49,9 +49,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class _Reply(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer | None = None
     said: str = ""
-    """Reason for the missing answer."""
+    """Reason for a missing answer."""
     is_refusal: bool = False
-    """Refused; otherwise it failed, which shows nothing."""
+    """True if it was refused; any other failure shows nothing."""
 
     @property
     def state(self) -> State:
@@ -69,7 +69,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def probe_endpoint(*, model: str, base_url: str | None, api_key: str, timeout_s: float) -> Probe:
-    """Ask an endpoint for its features; `timeout_s` is of one question. Never raises for the endpoint's faults."""
+    """Probe an endpoint's features; `timeout_s` is for one question. Never raises for the endpoint's faults."""
     probing = _Probing(model, base_url, api_key, timeout_s)
     if await probing.is_there():
         await probing.find_dialects()

@@ -31,10 +31,10 @@ log = structlog.get_logger(__name__)
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
-    """Differences between a question and the one recorded in its place."""
+    """Differences between a question and the recorded one in its place."""
 
     recorded_id: str
-    """The question it is compared with; empty: there is none."""
+    """Id of the recorded question that it is compared with; empty: there is none."""
     parts: tuple[str, ...]
     """`rules`, or the headings of the changed parts of the prompt."""
     recorded: str = ""
@@ -70,7 +70,7 @@ class Recording:
             self._prompts[_role_of(event)].append(event)
 
     def find(self, request: Request) -> Answered | None:
-        """Return the recorded answer to a question; None if it was not asked."""
+        """Return the recorded answer to a question; None if the question was not recorded."""
         kept = self._by_key.get(_key(request)) or self._by_key.get(_key(request, with_rules=False))
         if not kept:
             return None
@@ -81,7 +81,7 @@ class Recording:
         return chosen.event
 
     def changes(self, request: Request) -> Changes:
-        """Compare a missing question with the one in its place, or with the most similar one."""
+        """Compare a question that was not recorded with the one in its place, or with the most similar one."""
         there = self._by_place.get((request.role, _place(request.request_id))) or self._most_similar(request)
         if there is None:
             return Changes(recorded_id="", parts=())
@@ -102,17 +102,17 @@ class Recording:
 
 
 class ReplayModel:
-    """Answers from a recorded run, at once and for nothing; usage is as recorded."""
+    """Answers from a recorded run, at once and at no cost; usage is as recorded."""
 
     def __init__(self, recording: Recording, *, beyond: Model | None = None) -> None:
-        """Take a recording; `beyond` answers missing questions, None: they are errors."""
+        """Begin with a recording; `beyond` answers missing questions, which are errors without it."""
         self._recording = recording
         self._beyond = beyond
         self.hits = 0
         self.misses = 0
 
     async def complete(self, request: Request) -> Answer:
-        """Answer one question; a permanent `ModelError` if it is missing and nobody else is to be asked."""
+        """Answer one question; a permanent `ModelError` if it was not recorded and no other model may answer."""
         await anyio.lowlevel.checkpoint()
         found = self._recording.find(request)
         if found is not None:
@@ -133,7 +133,7 @@ class ReplayModel:
 
 
 def answer_of(event: Answered) -> Answer:
-    """Return a recorded answer as it came."""
+    """Return a recorded answer unchanged."""
     return copied(Answer, event, text=event.answer)
 
 
@@ -153,7 +153,7 @@ def _key(request: Request, *, with_rules: bool = True) -> str:
 
 
 def _key_of(event: Answered) -> str:
-    """Return the key of a recorded question; a planner's of an older journal has no rules."""
+    """Return the key of a recorded question; a planner's in an older journal has no rules."""
     if isinstance(event, CandidateWritten):
         return _digest("coder", "", event.prompt)
     return _digest("planner", event.rules_digest, event.prompt)
@@ -164,7 +164,7 @@ def _digest(role: Role, rules: str, prompt: str) -> str:
 
 
 def _split(event: Answered, request: Request) -> tuple[str, bool]:
-    """Return a recorded prompt without its rules, and True if they are the question's."""
+    """Return a recorded prompt without its rules, and True if the rules are the question's."""
     if isinstance(event, EditsProposed):
         return event.prompt, event.rules_digest in ("", rules_digest(request.system))
     head = f"{request.system}\n\n"

@@ -1,4 +1,4 @@
-"""The dialect `responses`: OpenAI's Responses API, also served by others. Nothing is kept at the endpoint."""
+"""The dialect `responses`: OpenAI's Responses API, which others serve, too. Nothing is stored at the endpoint."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from actors.llm.features import Features
 from actors.llm.transport import DONE, BrokenStreamError, NotUnderstoodError, Progress, Said, TokenCounts, TokenDetails
 
 _CUT_OFF = {"max_output_tokens": "length"}
-"""Reasons of incomplete answers in the words of chat completions."""
+"""Reasons of incomplete answers, in the words of chat completions."""
 
 
 class _Content(msgspec.Struct):

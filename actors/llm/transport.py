@@ -1,6 +1,6 @@
 """The HTTP client below the openai package: notes each failed try, and reads streamed answers until they are complete.
 
-It bounds the size of an answer, makes a broken stream a failed try, and gives up soon on an address that has never
+It bounds the size of an answer, makes a broken stream a failed try, and soon gives up on an address that has never
 answered. A complete answer is read on for `patience_chars`: only an endpoint that ends by itself reports the cost.
 """
 
@@ -31,14 +31,15 @@ from messages.base import EndpointFault, Usage
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
 """100,000 tokens with their hidden reasoning have less than 1 MiB."""
 MAX_STREAM_BYTES: Final = 64 * 1024 * 1024
-"""The same as a stream: some send 300 bytes and more for each token."""
+"""The same for a stream: some endpoints send 300 bytes and more for each token."""
 CONNECT_TIMEOUT_S: Final = 5.0
 GIVE_UP_AFTER_S: Final = 2.5
-"""A never-reached address that refuses for this long is wrong. With the package's pauses this is the fourth try."""
+"""An address that was never reached and refuses for this long is wrong. With the package's pauses this is the fourth
+try."""
 _CONNECTION_FAILURES: Final = (httpx2.RequestError, ssl.SSLError, anyio.EndOfStream)
 _EVENT_STREAM: Final = "text/event-stream"
 _TROUBLE_S: Final = 10.0
-"""Time of failure after which an endpoint that answered before is worth a notice."""
+"""Seconds of failure after which an endpoint that answered before is worth a notice."""
 _SHOWN: Final = 200
 
 
@@ -48,9 +49,9 @@ class Call:
     def __init__(self, faults: list[EndpointFault], begin: Callable[[], Gathering] | None) -> None:
         self.faults = faults
         self.begin = begin
-        """Begins to gather a streamed try."""
+        """Begins to assemble a streamed try."""
         self.gathered: Gathering | None = None
-        """Answer of the try that worked, if it was streamed."""
+        """Answer of the successful try, if it was streamed."""
 
 
 _current: ContextVar[Call] = ContextVar("the call in progress")
@@ -59,12 +60,12 @@ log = structlog.get_logger(__name__)
 
 
 class NeverReachedError(openai.OpenAIError):
-    """Nothing has ever come from this address, and it refuses connections."""
+    """This address has never answered, and refuses connections."""
 
 
 @contextmanager
 def noting(faults: list[EndpointFault], begin: Callable[[], Gathering] | None = None) -> Iterator[Call]:
-    """Append the failed tries of this task to `faults`; `begin` gathers a streamed one."""
+    """Append the failed tries of this task to `faults`; `begin` assembles a streamed one."""
     call = Call(faults, begin)
     token = _current.set(call)
     try:
@@ -74,7 +75,7 @@ def noting(faults: list[EndpointFault], begin: Callable[[], Gathering] | None = 
 
 
 class TryingClient(openai.DefaultAsyncHttpxClient):
-    """One endpoint's connections."""
+    """The connections to one endpoint."""
 
     def __init__(self, *, timeout_s: float, secret: str = "", is_encrypted: bool = True) -> None:
         """Prepare; nothing is sent yet.
@@ -92,11 +93,11 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         self._said = False
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
-        """Send one try and read the whole answer; of a stream as much as is needed.
+        """Send one try and read the whole answer; of a stream only as much as is needed.
 
         Raises:
             AnswerTooLongError: it does not end.
-            NotUnderstoodError: it is a stream of something else.
+            NotUnderstoodError: it is a stream of another kind.
             NeverReachedError: the endpoint never answered.
             httpx2.RequestError: no answer; noted.
         """
@@ -123,7 +124,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         return response
 
     def note(self, fault: EndpointFault, started: float) -> EndpointFault:
-        """Keep a fault with the call in progress; returned as kept, with the time since `started`."""
+        """Add a fault to the call in progress; return it with the time since `started`."""
         now = anyio.current_time()
         detail = _shortened(masked(fault.detail, self._secret))
         noted = msgspec.structs.replace(fault, detail=detail, elapsed_s=round(now - started, 3))
@@ -133,7 +134,7 @@ class TryingClient(openai.DefaultAsyncHttpxClient):
         tell_gate(noted)
         if self._failing_since is None:
             self._failing_since = now
-        # Warn once per time of trouble: at once while nothing has ever worked, later if it lasts.
+        # Warn once per period of trouble: at once if nothing has ever worked, later if it lasts.
         is_trouble = fault.kind != "refused" and (not self._worked or self._failing_for_s() >= _TROUBLE_S)
         say = log.warning if is_trouble and not self._said else log.info
         self._said = self._said or is_trouble
@@ -218,7 +219,7 @@ def _fault_of_status(response: httpx2.Response) -> EndpointFault:
 
 
 def is_spent(status: int, code: str | None) -> bool:
-    """Return True if an endpoint wants to be paid first: waiting does not help."""
+    """Return True if an endpoint requires payment first, so that waiting does not help."""
     return status == HTTPStatus.PAYMENT_REQUIRED or code == "insufficient_quota"
 
 
@@ -230,7 +231,7 @@ def _error_field(body: str, name: str) -> str | None:
 
 
 def retry_after_s(headers: httpx2.Headers) -> float | None:
-    """Return the endpoint's waiting time: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
+    """Return the wait that the endpoint requests: `Retry-After-Ms`, else `Retry-After` in seconds or as a date."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
             wait_s = float(headers.get(name, "")) / unit
@@ -257,15 +258,15 @@ MAX_TEXT_CHARS: Final = 1 << 20
 
 
 class AnswerTooLongError(openai.OpenAIError):
-    """An answer without an end. Not tried again here: the tokens were paid for."""
+    """An answer that does not end. Not tried again here: the tokens were paid for."""
 
 
 class BrokenStreamError(Exception):
-    """A stream that ended before its answer did, or reported a failure; worth another try."""
+    """A stream that ended before its answer, or reported a failure; worth another try."""
 
 
 class NotUnderstoodError(openai.OpenAIError):
-    """An event that is none of this dialect's."""
+    """An event that is not in this dialect."""
 
 
 class TokenDetails(msgspec.Struct):
@@ -310,11 +311,11 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None = None
     """None: it reported none."""
     reports_caching: bool = False
-    """Its usage says how much of the prompt was cached."""
+    """True if its usage reports how much of the prompt was cached."""
 
 
 class Gathering(Protocol):
-    """Puts one try's answer together."""
+    """Assembles the answer of one try."""
 
     @property
     def said(self) -> Said:
@@ -322,7 +323,7 @@ class Gathering(Protocol):
 
     @property
     def is_whole(self) -> bool:
-        """True once the endpoint said that the answer is over."""
+        """True once the endpoint has ended the answer."""
 
     @property
     def is_enough(self) -> bool:
@@ -333,20 +334,20 @@ class Gathering(Protocol):
 
         Raises:
             AnswerTooLongError: the answer is too long by now.
-            BrokenStreamError: the endpoint says that it failed.
-            NotUnderstoodError: it is no event of this dialect.
+            BrokenStreamError: the endpoint reports a failure.
+            NotUnderstoodError: it is not an event of this dialect.
         """
 
 
 class Progress:
-    """The text of an answer so far, and whether it was complete for so long that the rest may be left."""
+    """The text of an answer so far, and whether it has been complete for long enough."""
 
     def __init__(self, ending: Ending | None) -> None:
         self._ending = ending
         self._pieces: list[str] = []
         self._chars = 0
         self._spare_chars = 0
-        """Read since the answer was complete."""
+        """Characters read since the answer was complete."""
 
     @property
     def text(self) -> str:
@@ -370,7 +371,7 @@ class Progress:
 
 
 async def gather(body: AsyncIterator[bytes], gathering: Gathering) -> None:
-    """Read a stream until its answer is over, or enough. Raises as `Gathering.take` does."""
+    """Read a stream until its answer has ended, or enough is read. Raises as `Gathering.take` does."""
     async for event in _events(body):
         gathering.take(event)
         if gathering.is_enough or event == DONE:

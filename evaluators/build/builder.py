@@ -45,11 +45,11 @@ def is_full(folder: Path) -> bool:
 
 
 META = "meta.json"
-"""File of an artifact's folder that says what it is."""
+"""File with the metadata in an artifact's folder."""
 _LOG = "build.log"
 _STARVED_SHARE = 0.5
-"""A compiler that is stopped at its limit while it could go on, and had less of one core than this, may have been about
-to end. One that sleeps had all that it asked for."""
+"""Share of one core. A compiler stopped at its limit while it could run, with less than this, may have been about to
+end. One that sleeps had all the time that it needed."""
 _STOPPED = re.compile(
     r"^\S+: fatal error: Killed signal terminated program \S+$"  # g++ on its own passes
     r"|^collect2: fatal error: \S+ terminated with signal 9 "
@@ -59,15 +59,15 @@ _STOPPED = re.compile(
     r"|^(\S*ld|\S*as|cc1plus): .*No space left on device$",
     re.MULTILINE,
 )
-"""Lines of compilers that end because of the host. A source can have them printed too: they are believed once."""
+"""Lines of compilers that ended because of the host. A source can have them printed, too, so they are believed once."""
 
 
 class _StoppedError(EvaluatorError):
-    """A compiler was stopped from outside, as far as it says."""
+    """A compiler was stopped from outside, by its own words."""
 
 
 class ArtifactMeta(msgspec.Struct, frozen=True, kw_only=True):
-    """Description of an artifact: `meta.json` of its folder."""
+    """Metadata of an artifact: `meta.json` of its folder."""
 
     artifact_id: str
     candidate_id: str
@@ -75,7 +75,7 @@ class ArtifactMeta(msgspec.Struct, frozen=True, kw_only=True):
     entry_point: str
     product: str
     product_digest: str = ""
-    """blake2b-128 (hex) of the product; empty where nothing was built."""
+    """blake2b-128 (hex) of the product; empty if nothing was built."""
     outcome: Built | DidNotBuild
 
 
@@ -84,12 +84,12 @@ _decoder = msgspec.json.Decoder(ArtifactMeta)
 
 
 def artifact_folder(artifacts: Path, artifact_id: str) -> Path:
-    """Return where an artifact lies."""
+    """Return the path of an artifact."""
     return artifacts / artifact_id
 
 
 def load_meta(artifacts: Path, artifact_id: str) -> ArtifactMeta:
-    """Read what an artifact is, and see that its product is as it was built. Blocks while it reads.
+    """Read an artifact's metadata, and check that its product is unchanged. Blocks while it reads.
 
     Raises:
         EvaluatorError: it is not in the store, or it is damaged; then it is removed.
@@ -107,9 +107,9 @@ class LocalBuilder:
         """Make a builder.
 
         Args:
-            artifacts: the store; made if it is missing. Several builders may share it.
-            isolation: `strict`: only behind the layers without which a candidate's sources could reach the host.
-            limit_s: for how long a compiler may run, if that is less than what is usual for its language.
+            artifacts: the store; created if it does not exist. Several builders may share it.
+            isolation: `strict`: refuse to build without the layers that keep a candidate's sources from the host.
+            limit_s: time limit of a compiler, if it is less than usual for its language.
         """
         self._isolation: Isolation = isolation
         self._limit_s = limit_s
@@ -117,7 +117,7 @@ class LocalBuilder:
         self._own: dict[tuple[Language, str], Target] = {}
         self._warm: dict[str, WarmProcess] = {}
         self._stopped: set[str] = set()
-        """Artifacts of compilers that reported to be stopped from outside."""
+        """Artifacts with compilers that reported a stop from outside."""
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
@@ -216,7 +216,7 @@ class LocalBuilder:
         candidate: Candidate,
         artifact_id: str,
     ) -> Built | DidNotBuild:
-        """Interpret a compiler's end. A candidate that has it stopped twice is the cause, whatever is printed."""
+        """Interpret the end of a compiler. A candidate that has it stopped twice is the cause, whatever is printed."""
         try:
             outcome = _judge(guard, log, plan, support, candidate, artifact_id)
         except _StoppedError as error:
@@ -283,9 +283,9 @@ def _is_changed(path: Path, text: str) -> bool:
 
 
 def _tampered(folder: Path, candidate: Candidate) -> DidNotBuild | None:
-    """Say what a build did that no compiler does; then nothing of it is left in the folder.
+    """Return a verdict on changes that no compiler makes; then the folder is emptied.
 
-    Building may execute what a candidate wrote, and it may write there: links lead to files that are ours to read.
+    A build may execute the candidate's code, which may write there: links could point to our own files.
     """
     try:
         found = foreign_entry(folder)
@@ -312,7 +312,7 @@ def _remove_strays(folder: Path, candidate: Candidate, plan: BuildPlan) -> None:
 
 
 def publish(folder: Path, final: Path) -> None:
-    """Rename a complete folder into the store; an artifact that is there already stays."""
+    """Rename a complete folder into the store; an existing artifact stays."""
     try:
         os.rename(folder, final)  # noqa: PTH104 - Path.rename would say the same less plainly
     except OSError:
@@ -321,14 +321,14 @@ def publish(folder: Path, final: Path) -> None:
 
 
 def _read_whole(folder: Path) -> ArtifactMeta | None:
-    """Read what the artifact in a folder is; None if there is none, or it was damaged: then it is gone."""
+    """Read the metadata of the artifact in a folder; None if there is none, or it was damaged and is removed."""
     meta = read_meta(folder)
     if meta is None or not meta.product_digest:
         return meta
     try:
         if _digest(folder / meta.product) == meta.product_digest:
             return meta
-        # A crash of the host can do that. Moved first: others see it whole, or not at all.
+        # A crash of the host can cause that. Moved first, so that others see it completely or not at all.
         damaged = folder.with_name(f".damaged-{uuid.uuid4().hex}")
         folder.rename(damaged)
         remove_tree(damaged)
@@ -346,7 +346,7 @@ def _digest(product: Path) -> str:
 
 
 def read_meta(folder: Path) -> ArtifactMeta | None:
-    """Read what the artifact in a folder is; None if there is none."""
+    """Read the metadata of the artifact in a folder; None if there is none."""
     try:
         return _decoder.decode((folder / META).read_bytes())
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""Folders that a candidate could write to while it was built or run: what lies there is its own doing.
+"""Folders that a candidate could write to while it was built or run. Their content is not trusted.
 
-Nothing here follows a link, opens a file, or goes as deep as the folders do: a thousand of them inside each other are
-made in a moment, and end `shutil.rmtree` and `os.walk` with a RecursionError.
+Nothing here follows a link, opens a file, or recurses into folders: a candidate can quickly nest a thousand of them,
+which ends `shutil.rmtree` and `os.walk` with a RecursionError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MAX_NAME_BYTES, _MAX_PATH_BYTES = 255, 1024
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove a folder with all that lies in it, as far as that is permitted; nothing if it is not there."""
+    """Remove a folder with its content, as far as permitted; do nothing if it does not exist."""
     with suppress(OSError):
         while inside := [entry.path for entry in os.scandir(folder) if _is_folder(entry)]:
             for path in inside:
@@ -29,7 +29,7 @@ def remove_tree(folder: Path) -> None:
 
 
 def _flatten(path: str, top: Path) -> None:
-    """Remove a folder; those in it become folders of the topmost one."""
+    """Remove a folder; its subfolders are moved to the topmost one first."""
     os.chmod(path, stat.S_IRWXU)  # noqa: PTH101 - names come from scandir
     with os.scandir(path) as entries:
         deeper = [entry.path for entry in entries if _is_folder(entry)]
@@ -52,7 +52,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def foreign_entry(folder: Path) -> str:
-    """Say what lies in a folder besides plain files and folders of a usual number; empty if nothing."""
+    """Return a description of an entry that is not a plain file or folder, or of too many entries; else empty."""
     pending, count = [(str(folder), 0)], 0
     while pending:
         path, depth = pending.pop()
@@ -72,11 +72,11 @@ def foreign_entry(folder: Path) -> str:
 
 
 def keep_only(folder: Path, is_kept: Callable[[str], bool]) -> None:
-    """Remove what lies in a folder in which there is no `foreign_entry`, but for some files.
+    """Remove the files of a folder without `foreign_entry`, except some.
 
     Args:
         folder: the folder.
-        is_kept: asked for each file with its path below the folder, with forward slashes.
+        is_kept: called for each file with its path below the folder, with forward slashes.
     """
     for directory, folders, names in os.walk(folder, topdown=False):
         for name in names:
@@ -90,7 +90,7 @@ def keep_only(folder: Path, is_kept: Callable[[str], bool]) -> None:
 
 
 def is_plain_name(name: str) -> bool:
-    """Return True if a file of this name can be made below any folder, and means the same everywhere."""
+    """Return True if a file of this name can be made in any folder, and means the same everywhere."""
     path = PurePosixPath(name)
     is_below = bool(path.parts) and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_below or "\0" in name or not name.isprintable():
@@ -100,7 +100,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def name_clash(names: Iterable[str]) -> str:
-    """Return a name that is there twice, or is also the folder of another; empty if there is none."""
+    """Return a name that occurs twice, or is also the folder of another; empty if there is none."""
     taken: set[str] = set()
     for name in names:
         if name in taken:

@@ -1,6 +1,6 @@
-"""Artifacts on their way to another host: an artifact's folder as one blob, and a blob as a folder of the store.
+"""Transfer of artifacts to another host: an artifact's folder as one blob, and a blob as a folder of the store.
 
-A blob is a list of file names with their content, not compressed: no links, devices, owners or times. The same folder
+A blob is a list of file names with their contents, not compressed: no links, devices, owners or times. The same folder
 always gives the same blob. Blobs come from other hosts. Covered: names that lead out of the folder or clash, too many
 or too large files, a blob of another artifact or cut short. Both functions block: call them in a thread.
 """
@@ -24,10 +24,10 @@ from messages.events import Built
 
 MAX_FILES = 1000
 MAX_BYTES = 256 << 20
-"""Of all files of an artifact together: as large as the bus carries."""
+"""Most bytes of all files of an artifact together, as the bus carries."""
 _ARTIFACT_ID = re.compile(r"[0-9a-f]{1,64}")
 ARRIVING = ".arriving-"
-"""Begins the names of folders that are not complete yet."""
+"""Prefix of the names of incomplete folders."""
 
 
 class PackedFile(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -74,7 +74,7 @@ def pack(artifacts: Path, artifact_id: str) -> bytes:
 
 
 def unpack(artifacts: Path, artifact_id: str, packed: bytes) -> None:
-    """Put a blob's artifact into the store, whole or not at all. One that is there already stays.
+    """Put a blob's artifact into the store, completely or not at all. An existing one stays.
 
     Raises:
         EvaluatorError: the blob is broken or of another artifact, or the store failed.
@@ -94,13 +94,13 @@ def unpack(artifacts: Path, artifact_id: str, packed: bytes) -> None:
 
 
 def check_artifact_id(artifact_id: str) -> None:
-    """Accept what can be the name of an artifact's folder: a content hash."""
+    """Check that a text can be the name of an artifact's folder: a content hash."""
     if _ARTIFACT_ID.fullmatch(artifact_id) is None:
         raise EvaluatorError(f"{artifact_id[:200]!r} names no artifact")
 
 
 def _regular_files(folder: Path) -> Iterator[Path]:
-    """Yield the folder's files; links are left behind: they would mean something else elsewhere."""
+    """Yield the folder's files without links, which would point elsewhere on another host."""
     for directory, _folders, names in os.walk(folder):
         for name in names:
             path = Path(directory, name)

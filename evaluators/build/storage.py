@@ -1,7 +1,7 @@
-"""Limits the size of an artifact store: artifacts that are in use stay, the others go, the oldest first.
+"""Limits the size of an artifact store: artifacts in use stay, the others are removed, the oldest first.
 
-Several processes may share a store. A hold is a shared lock on the artifact's `meta.json`, which the kernel gives back
-when its process dies; only who gets the exclusive one may remove the folder. All of it blocks: call it in a thread.
+Several processes may share a store. A hold is a shared lock on the artifact's `meta.json`, which the kernel releases
+when its process dies; removing the folder needs the exclusive lock. All functions block: call them in a thread.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ STALE_S = 24 * 3600.0
 
 
 class Hold:
-    """Keeps an artifact in the store."""
+    """A hold that keeps an artifact in the store."""
 
     def __init__(self, lock: int) -> None:
         self._lock = lock
 
     def release(self) -> None:
-        """Let it go. Once."""
+        """Release it, once."""
         os.close(self._lock)
 
 
 def hold(artifacts: Path, artifact_id: str) -> Hold | None:
-    """Keep an artifact in the store, as the one used last; None if it is not there."""
+    """Hold an artifact in the store, and mark it as used last; None if it does not exist."""
     folder = artifact_folder(artifacts, artifact_id)
     try:
         lock = _locked(folder, fcntl.LOCK_SH)
@@ -44,7 +44,7 @@ def hold(artifacts: Path, artifact_id: str) -> Hold | None:
 
 
 def trim(artifacts: Path, *, max_bytes: int) -> int:
-    """Remove artifacts until the others fit, and what was left unfinished long ago. Returns how many artifacts went."""
+    """Remove artifacts until the others fit, and old unfinished folders. Returns the number of removed artifacts."""
     try:
         folders = [folder for folder in artifacts.iterdir() if folder.is_dir()]
         _sweep([folder for folder in folders if folder.name.startswith(".")])
@@ -89,7 +89,7 @@ def _remove(folder: Path) -> bool:
 
 
 def _locked(folder: Path, how: int) -> int | None:
-    """Lock an artifact. None if it is not there, or went away while we waited."""
+    """Lock an artifact. None if it does not exist, or disappeared during the wait."""
     path = folder / META
     try:
         lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

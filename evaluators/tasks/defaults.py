@@ -20,7 +20,7 @@ _DESTINATION = """
     for place, value in zip(given[{count}:], returned, strict=True):
         place.copy_(value)
 """
-"""Outputs that are a row of tensors, which is all that a destination can be."""
+"""Outputs that form a sequence of tensors, the only form that a destination can have."""
 
 
 class Competition(Protocol):
@@ -30,7 +30,7 @@ class Competition(Protocol):
         """Return the figure of a submission with this verdict, as a struct for JSON."""
 
     def lines(self, verdict: Verdict) -> Iterator[str]:
-        """Yield the figure as people read it, or the reason why there is none."""
+        """Yield the figure for people, or the reason why there is none."""
 
 
 def find_competition(name: str) -> Competition | None:  # noqa: ARG001 - of a source without competitions

@@ -4,11 +4,11 @@ A source is a package with the functions of `Source`. To add one: write its fold
 `messages.tasks.TaskSource`. The packages share file names:
 
 - `reading.py`: finds and parses a task, and writes its notes for models; imports no torch
-- `problem_text.py`: writes the problem file, where the source has another form
+- `problem_text.py`: writes the problem file, if the source has another form
 - `packing.py`: the source's own forms of candidates, in and out
 - `scoring.py`: the source's metrics, from our verdicts
 
-`tests/contracts/task_sources.py` tests what every source promises.
+`tests/contracts/task_sources.py` tests the promises of every source.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class Source(CandidateForms, Protocol):
         """Return a task.
 
         Args:
-            selector: the text behind the source's name and colon, or a path that is recognized and the text behind it.
+            selector: the text after the source's name and colon, or a recognized path with the text after it.
 
         Raises:
-            ConfigError: there is none, or it is not in the source's form: which file, which line or key, what to do.
+            ConfigError: there is none, or it is not in the source's form; names file, line or key, and what to do.
         """
 
     def recognizes(self, path: Path) -> bool:
-        """Say whether a file or folder can only be this source's. Reads as little as possible."""
+        """Return True if a file or folder can only be this source's. Reads as little as possible."""
 
     def find_competition(self, name: str) -> Competition | None:
         """Return how submissions to a task are ranked; None if they are not.
@@ -82,10 +82,10 @@ SOURCES: Mapping[str, Source] = {
     "own": own,
     "tritonbench": tritonbench,
 }
-"""By the name before the colon."""
+"""Sources by the name before the colon."""
 
 DEFAULT_SIZE = "cpu"
-"""Workload of a bundled problem that is meant where none is named: shapes that a CPU takes about a millisecond for."""
+"""Default workload of a bundled problem: shapes that take a CPU about a millisecond."""
 
 _PROBLEMS = Path(__file__).parent / "problems"
 
@@ -96,7 +96,7 @@ def bundled_tasks() -> tuple[str, ...]:
 
 
 def is_bundled(name: str) -> bool:
-    """Say whether `name` is a bundled problem's, with or without workloads: `NAME`, `NAME:gpu`."""
+    """Return True if `name` is a bundled problem's, with or without workloads: `NAME`, `NAME:gpu`."""
     problem, colon, selection = name.partition(":")
     if problem not in bundled_tasks():
         return False
@@ -104,7 +104,7 @@ def is_bundled(name: str) -> bool:
 
 
 def sizes_of(problem: str) -> tuple[str, ...]:
-    """Return what may stand behind the colon of a bundled problem: groups of workloads, and workloads."""
+    """Return the selections of a bundled problem that may follow its colon: groups of workloads, and workloads."""
     return selections(read_workloads(_read(_PROBLEMS / f"{problem}.py", problem), problem))
 
 
@@ -119,12 +119,12 @@ def load_task(name_or_path: str) -> TaskSpec:
 
     Args:
         name_or_path: `NAME` is the bundled problem in its CPU size, `NAME:gpu` in its GPU size, `NAME:shapes` with all
-            workloads of that group. A path to a file in KernelBench's format stands for all workloads of the file,
-            `FILE.py:short,long` for some. `SOURCE:…` is looked for by that source (`SOURCES`), and so is a path
-            that only one of them recognizes.
+            workloads of that group. A path to a file in KernelBench's format means all workloads of the file,
+            `FILE.py:short,long` some. `SOURCE:…` is read by that source (`SOURCES`), and so is a path that only one of
+            them recognizes.
 
     Raises:
-        ConfigError: there is no such problem, the file cannot be read, or it is no problem file.
+        ConfigError: there is no such problem, the file cannot be read, or it is not a problem file.
     """
     problem, _, selection = name_or_path.partition(":")
     if problem in bundled_tasks():
@@ -143,7 +143,7 @@ def load_task(name_or_path: str) -> TaskSpec:
 
 
 def names_source(name: str) -> bool:
-    """Say whether one of the sources would look for this task."""
+    """Return True if a source would read this task."""
     return not is_bundled(name) and _source_of(parse_selector(name)) is not None
 
 
@@ -191,7 +191,7 @@ def _source_of(asked: Selector) -> tuple[Source, str] | None:
 
 
 def split_path(path: str) -> tuple[Path, str]:
-    """Return a problem file and the workloads that are named behind it: `FILE.py:short,long`; or none."""
+    """Return a problem file and the workloads after it: `FILE.py:short,long`; or none."""
     whole = Path(path).expanduser()
     if whole.exists() or ".py:" not in path:
         return whole, ""
@@ -231,10 +231,10 @@ def _read(path: Path, shown: str) -> str:
 
 
 def task_of_text(text: str) -> TaskSpec:
-    """Return the task of the text of a problem file, with its own inputs and no named workloads.
+    """Return the task of a problem file's text, with its own inputs and no named workloads.
 
     Raises:
-        ConfigError: it is no problem file.
+        ConfigError: it is not a problem file.
     """
     kernelbench.check_problem(text, "given as text")
     return TaskSpec(name="problem", source="kernelbench", text=text)

@@ -1,11 +1,11 @@
-"""How people name a task: a bundled name, a path, or a source and what it is to look for.
+"""Names of tasks: a bundled name, a path, or a source with a selector.
 
     softmax_rows:gpu                 bundled
     problems/mine.py:short,long      a file in KernelBench's format, with workloads
-    flashinfer:PATH#DEFINITION       a source by name; what stands behind its colon is its own
+    flashinfer:PATH#DEFINITION       a source by name; the text after its colon is its own
     PATH                             a folder or file that one source recognizes needs no name before it
 
-`read_text` and `parse_problem` read the files that a name leads to.
+`read_text` and `parse_problem` read the files.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _MAX_BYTES = 1 << 20
 
 
 class Selector(msgspec.Struct, frozen=True, kw_only=True):
-    """A name that people gave, in its parts."""
+    """A task's name in its parts."""
 
     source: str
-    """Before the colon; empty: none was named."""
+    """Name before the colon; empty: none."""
     within: str
-    """All that stands behind it."""
+    """The text after it."""
     path: Path | None
-    """The longest path at its beginning that there is; null: there is none."""
+    """The longest existing path at its beginning; null: there is none."""
     rest: str
-    """The part behind that path, its `#` or `:` included."""
+    """The part after that path, with its `#` or `:`."""
 
 
 def parse_selector(name: str) -> Selector:
-    """Take a name apart. Looks which paths there are, and reads nothing."""
+    """Split a name. Checks which paths exist, and reads nothing."""
     before, colon, behind = name.partition(":")
     source = before if colon and before in SOURCES and not Path(name).exists() else ""
     within = behind if source else name
@@ -51,7 +51,7 @@ def parse_selector(name: str) -> Selector:
 
 
 def anchored(name: str) -> str:
-    """Return a name that means the same from every folder."""
+    """Return the name with an absolute path, which means the same in every folder."""
     selector = parse_selector(name)
     if selector.path is None:
         return name if selector.source else str(Path(name).expanduser().absolute())
@@ -60,18 +60,18 @@ def anchored(name: str) -> str:
 
 
 def is_there(name: str) -> bool:
-    """Say whether there is something at the path that a name begins with."""
+    """Return True if the path at the beginning of a name exists."""
     return parse_selector(name).path is not None
 
 
 def is_gone(name: str) -> bool:
-    """Say whether a name that is anchored begins with a path at which there is nothing."""
+    """Return True if an anchored name begins with a path that no longer exists."""
     selector = parse_selector(name)
     return selector.path is None and Path(selector.within).is_absolute()
 
 
 def read_text(path: Path, called: str) -> str:
-    """Return the text of a problem's file, called `called` in messages.
+    """Return the text of a problem's file, which messages call `called`.
 
     Raises:
         ConfigError: the file cannot be read, is not UTF-8 text, or is larger than 1 MiB.

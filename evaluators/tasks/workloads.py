@@ -32,14 +32,14 @@ _LINE = 110
 
 
 def read_workloads(text: str, shown: str) -> tuple[Workload, ...]:
-    """Return what a file that parses names, in its order, hidden ones last; nothing where it names none.
+    """Return the workloads named in a file that parses, in its order, hidden ones last; none if it names none.
 
     Args:
-        text: the file.
-        shown: how to call it in messages.
+        text: text of the file.
+        shown: name of the file in messages.
 
     Raises:
-        ConfigError: the table is no literal of the form above, or no function takes one of its dimensions.
+        ConfigError: the table is not a literal of the form above, or no function takes one of its dimensions.
     """
     tree = ast.parse(text)
     found = [
@@ -59,7 +59,7 @@ def read_workloads(text: str, shown: str) -> tuple[Workload, ...]:
 
 
 def choose(workloads: Sequence[Workload], selection: str, shown: str) -> tuple[Workload, ...]:
-    """Return the workloads that a selection names: names or groups, with commas.
+    """Return the workloads of a selection: names or groups, separated by commas.
 
     Raises:
         ConfigError: there is no such workload or group, or only hidden ones are named.
@@ -80,14 +80,14 @@ def choose(workloads: Sequence[Workload], selection: str, shown: str) -> tuple[W
 
 
 def selections(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Return what can be chosen: groups, and the names of workloads in none, then those in groups."""
+    """Return the possible selections: groups, names of workloads without a group, then names in groups."""
     found = list(workloads)
     first = dict.fromkeys(_group(workload) or workload.name for workload in found)
     return tuple(dict.fromkeys([*first, *(workload.name for workload in found)]))
 
 
 def text_with(text: str, workloads: Sequence[Workload]) -> str:
-    """Return a file's text in which only these workloads stand, and of them none that is hidden."""
+    """Return a file's text with only these workloads, and none of them hidden."""
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)
     for variable in (HIDDEN, SHOWN):
@@ -107,7 +107,7 @@ def text_with(text: str, workloads: Sequence[Workload]) -> str:
 
 
 def standalone_text(text: str, workload: Workload) -> str:
-    """Return a problem file with functions that need no arguments: they make the inputs of one workload."""
+    """Return a problem file with functions that take no arguments and make the inputs of one workload."""
     defined = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
     lines = ["", "", f"# As judged: workload {workload.name!r}."]
     for name in _FUNCTIONS:
@@ -138,7 +138,7 @@ def _quoted(text: str) -> str:
 
 
 def _table(tree: ast.Module, variable: str, shown: str) -> Iterator[tuple[str, dict[str, Dimension]]]:
-    """Yield the entries of a table; none if it is not there."""
+    """Yield the entries of a table; none if it does not exist."""
     statement = _assignment(tree, variable)
     if statement is None:
         return
@@ -175,7 +175,7 @@ def _assignment(tree: ast.Module, variable: str) -> ast.Assign | None:
 
 
 def _check_functions(tree: ast.Module, workloads: Sequence[Workload], shown: str) -> None:
-    """See that every dimension is taken by a function, and that every argument is given."""
+    """Check that every dimension is taken by a function, and that every argument is given."""
     functions = [
         node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name in _FUNCTIONS and workloads
     ]

@@ -25,16 +25,16 @@ _MODULE = re.compile(r"^class ModelNew\b", re.MULTILINE)
 
 
 def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | None = None) -> Candidate:
-    """Return the candidate that is meant.
+    """Return a candidate from a file, a folder or a text.
 
     Args:
-        source: path of a source file or of a run's `best` folder, or a kernel's text (of more than one line); for a
-            task of FlashInfer-Bench a solution's JSON file too.
-        language: what a file or a text is written in; null: as the file says, see `language_of`.
-        task: of the source; None: one with modules as Python candidates.
+        source: path of a source file or of a run's `best` folder, or a kernel's text (more than one line); for a task
+            of FlashInfer-Bench also a solution's JSON file.
+        language: its language; null: derived from file or text, see `language_of`.
+        task: its task; None: a task with modules as Python candidates.
 
     Raises:
-        ConfigError: it cannot be read, is no candidate, or its language is unknown.
+        ConfigError: it cannot be read, is not a candidate, or its language is unknown.
     """
     if isinstance(source, Candidate):
         return source
@@ -63,10 +63,10 @@ def read_kernel(source: SourceLike, language: Language | None, task: TaskSpec | 
 
 
 def read_program(source: SourceLike) -> Candidate:
-    """Return the candidate of a task that is a plain Python program: a path or a text, as in `read_kernel`.
+    """Return the candidate of a task that is a plain Python program, from a path or a text as in `read_kernel`.
 
     Raises:
-        ConfigError: it cannot be read, or is no candidate.
+        ConfigError: it cannot be read, or is not a candidate.
     """
     if isinstance(source, Candidate):
         return source
@@ -77,15 +77,15 @@ def read_program(source: SourceLike) -> Candidate:
 
 
 def read_given(source: Path, language: Language, *, is_program: bool) -> Candidate:
-    """Return the candidate that a run is given, in the run's language.
+    """Return the candidate that a run is started with, in the run's language.
 
     Args:
         source: a source file, a run's `best` folder, or a folder of its `candidates`.
-        language: the run's.
-        is_program: its task is a plain Python program, and no kernel.
+        language: the run's language.
+        is_program: the task is a plain Python program, not a kernel.
 
     Raises:
-        ConfigError: it cannot be read, is no candidate, or is of another language.
+        ConfigError: it cannot be read, is not a candidate, or is in another language.
     """
     if is_program:
         return read_program(source)
@@ -100,10 +100,10 @@ def read_given(source: Path, language: Language, *, is_program: bool) -> Candida
 
 
 def language_of(name: str, text: str, task: TaskSpec | None = None) -> Language:
-    """Return what a source file is written in.
+    """Return the language of a source file.
 
-    `.cu` is CUDA; `.py` is Triton, or a module if it defines the class `ModelNew`; all else is C++. Of a task with
-    functions as Python candidates, `.py` is Python unless it defines Triton's `ksearch_run`.
+    `.cu` is CUDA; `.py` is Triton, or a module if it defines the class `ModelNew`; everything else is C++. For a task
+    with functions as Python candidates, `.py` is Python unless it defines Triton's `ksearch_run`.
     """
     suffix = Path(name).suffix
     if suffix == ".py" and task is not None and task.calling != "module":
@@ -114,10 +114,10 @@ def language_of(name: str, text: str, task: TaskSpec | None = None) -> Language:
 
 
 def written_candidate(journal: Path, candidate_id: str) -> Candidate:
-    """Return a candidate of a run, from the event that brought it.
+    """Return a candidate of a run, from the event with its answer.
 
     Raises:
-        messages.base.BusError: the journal cannot be read, or holds no such candidate.
+        messages.base.BusError: the journal cannot be read, or has no such candidate.
     """
     for record in read_journal(journal):
         body = record.body
@@ -127,7 +127,7 @@ def written_candidate(journal: Path, candidate_id: str) -> Candidate:
 
 
 def _is_text(source: str | os.PathLike[str]) -> bool:
-    """Tell a text from a path: it has more than one line."""
+    """Return True for a text, which has more than one line, and False for a path."""
     return isinstance(source, str) and "\n" in source
 
 

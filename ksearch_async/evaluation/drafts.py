@@ -1,6 +1,6 @@
-"""Has a model draft a task from a sentence: asks, reads the answer strictly, asks again with complaints.
+"""Has a model draft a task from a sentence: asks, reads the answer strictly, and asks again with the errors.
 
-Nothing of an answer is run here. A draft is no task to search on before a person has accepted it.
+Nothing of an answer is run here. A draft can be searched on only after a person has accepted it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ksearch_async.settings.run_config import ModelSettings
 from messages.base import ConfigError, ModelError
 
 TRIES = 3
-"""Questions at most: the first, and two with what was wrong with the answer before."""
+"""Most questions: the first, and two with the errors of the answer before."""
 _MOST_TEXT = 4000
 _SHOWN = 20_000
-"""Characters of an unusable answer that its author is shown again."""
+"""Most characters of an unusable answer that are shown to the model again."""
 _TOML, _PYTHON = ("toml",), ("python", "py", "python3")
 
 _RULES = f"""\
@@ -93,13 +93,13 @@ The function
 
 
 class Drafted(msgspec.Struct, frozen=True, kw_only=True):
-    """A draft that can be read."""
+    """A draft that was read without errors."""
 
     document: Document
     reference: str
     """Text of `reference.py`."""
     questions: int
-    """How often the model was asked."""
+    """Number of questions to the model."""
     prompt_tokens: int
     completion_tokens: int
 
@@ -110,13 +110,13 @@ async def draft_task(
     """Have a model draft a task.
 
     Args:
-        settings: which model; it must be one behind an endpoint.
-        text: what is wanted, in a sentence or some.
-        name: of the task; empty: the model names it.
-        tell: called with what was wrong with an answer that is asked for again.
+        settings: the model; it must be behind an endpoint.
+        text: description of the task, in one or a few sentences.
+        name: name of the task; empty: the model names it.
+        tell: called with the errors of an answer when it is asked for again.
 
     Raises:
-        ConfigError: there is no model that could, or nothing is wanted.
+        ConfigError: there is no such model, or the description is empty.
         ModelError: the endpoint failed, or no answer could be used.
     """
     said = text.encode("utf-8", "replace").decode().strip()
@@ -132,10 +132,10 @@ async def draft_task(
 
 
 def require_endpoint(settings: ModelSettings) -> None:
-    """Accept a model that can draft.
+    """Check that a model can draft a task.
 
     Raises:
-        ConfigError: it is none behind an endpoint.
+        ConfigError: it is not behind an endpoint.
     """
     if dialect_of(settings, os.environ) not in ("chat", "responses"):
         raise refusal(
@@ -183,12 +183,12 @@ def read_answer(text: str, name: str = "", *, is_complete: bool = True) -> tuple
 
     Args:
         text: the answer.
-        name: of the task; empty: as the document says.
-        is_complete: the model ended it by itself.
+        name: name of the task; empty: the document's.
+        is_complete: the model ended the answer by itself.
 
     Raises:
-        UnusableError: it has not the two blocks.
-        ConfigError: they are no task that may be drafted.
+        UnusableError: it does not contain the two blocks.
+        ConfigError: they do not make a task that may be drafted.
     """
     blocks = read_blocks(split_reasoning(text).answer, is_complete=is_complete)
     document, reference = _the_one(blocks, _TOML), _the_one(blocks, _PYTHON)

@@ -1,10 +1,10 @@
 """The evaluator as calls: builds, checks and times candidates for one task or for many.
 
-`ksearch eval` is these calls and what it prints. A bad source is an `Evaluation` like any other; only bad input and a
-broken evaluator raise. Nothing here writes to stdout or stderr, or installs signal handlers.
+`ksearch eval` makes these calls and prints their results. A bad source gives an `Evaluation` like any other; only bad
+input and a broken evaluator raise. Nothing here writes to stdout or stderr, or installs signal handlers.
 
-A row per task: what became of its candidate, how fast it is, and what is to be known of the task. Nothing here knows a
-benchmark; its metrics are made from the rows (`evaluators/tasks/*/scoring.py`).
+Many tasks give a row each: the candidate's verdict, its speed, and findings on the task. Nothing here knows a
+benchmark; its metrics are computed from the rows (`evaluators/tasks/*/scoring.py`).
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ async def saying_waits(tell: OnStage) -> AsyncIterator[None]:
 
 
 class Judge:
-    """Evaluates sources for one task with processes that stay. Made by `open_judge`."""
+    """Evaluates sources for one task in processes that stay alive. Made by `open_judge`."""
 
     def __init__(self, task: TaskSpec, workers: Workers, settings: EvaluationSettings) -> None:
         self._task = task
@@ -86,8 +86,8 @@ class Judge:
 
         Args:
             source: path of a source file or of a run's `best` folder, or a program's text (of more than one line).
-            language: what it is written in, where that differs from the judge's.
-            on_stage: told what begins.
+            language: its language, if it differs from the judge's.
+            on_stage: called with each stage that begins.
 
         Raises:
             ConfigError: it cannot be read, or its language is unknown or cannot be evaluated here.
@@ -124,7 +124,7 @@ class Judge:
         return await self._judged(evaluation, candidate, built.outcome.artifact_id, tell)
 
     async def describe(self) -> TaskDescription:
-        """Run the reference once and say what a kernel is given, in the judge's language.
+        """Run the reference once, and describe a kernel's calls in the judge's language.
 
         Raises:
             ConfigError: the task cannot be used.
@@ -133,7 +133,7 @@ class Judge:
         return await self._workers.describe()
 
     def read(self, sources: Sequence[SourceLike]) -> list[Candidate]:
-        """Read sources without evaluating any; blocks for as long as the files take.
+        """Read sources without evaluating them. Blocks while the files are read.
 
         Raises:
             ConfigError: one cannot be read, or its language is unknown.
@@ -183,7 +183,7 @@ class Judge:
         return self._task.source != "program" and support_of(language, target.platform).builds_for_tensors
 
     async def _described(self, language: Language) -> TaskDescription:
-        """Return the task's description for candidates of a language; asked once."""
+        """Return the task's description for candidates of a language, from a cache after the first time."""
         if language not in self._descriptions:
             self._descriptions[language] = await self._workers.describe(language)
         return self._descriptions[language]
@@ -232,17 +232,17 @@ async def evaluate(
     on_stage: OnStage | None = None,
     **settings: Unpack[EvaluationSettings],
 ) -> Evaluation:
-    """Build, check and time one source against a task, in processes of their own that are ended afterwards.
+    """Build, check and time one source for a task, in processes of its own that are ended afterwards.
 
     Args:
         task: a bundled problem's name, the path of a problem file, or a problem's text (of more than one line).
         source: path of a source file or of a run's `best` folder, or a program's text (of more than one line).
-        on_stage: told what begins.
+        on_stage: called with each stage that begins.
         **settings: see `EvaluationSettings`.
 
     Raises:
         ConfigError: the input cannot be used; its notes say what to change.
-        EvaluatorError: the evaluator itself failed; that says nothing of the source.
+        EvaluatorError: the evaluator itself failed; that says nothing about the source.
     """
     async with open_judge(task, **settings) as judge:
         return await judge.evaluate(source, on_stage=on_stage)
@@ -290,7 +290,7 @@ async def evaluate_many(
 
 
 def evaluate_sync(task: TaskLike, source: SourceLike, **settings: Unpack[EvaluationSettings]) -> Evaluation:
-    """Do what `evaluate` does, from code that is not asynchronous.
+    """Do what `evaluate` does, from synchronous code.
 
     Raises:
         ConfigError: as `evaluate`; or an event loop runs in this thread.
@@ -303,7 +303,7 @@ def evaluate_sync(task: TaskLike, source: SourceLike, **settings: Unpack[Evaluat
 def evaluate_many_sync(
     task: TaskLike, sources: Sequence[SourceLike], **settings: Unpack[EvaluationSettings]
 ) -> list[Evaluation]:
-    """Do what `evaluate_many` does, from code that is not asynchronous.
+    """Do what `evaluate_many` does, from synchronous code.
 
     Raises:
         ConfigError: as `evaluate_many`; or an event loop runs in this thread.
@@ -314,20 +314,20 @@ def evaluate_many_sync(
 
 
 UNUSABLE, FAILED, ABSENT = "unusable", "evaluator_failed", "no_candidate"
-"""Outcomes of a task besides a verdict: its problem cannot be judged here, the evaluator (or a model) failed, or there
-is no candidate for it."""
+"""Outcomes of a task other than a verdict: its problem cannot be judged here, the evaluator (or a model) failed, or it
+has no candidate."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """A task and what is to be evaluated for it."""
+    """A task and its candidate."""
 
     task: TaskSpec
     source: Path | Candidate | None = None
-    """Null: there is none; the task is counted all the same."""
+    """Null: there is no candidate; the task is counted all the same."""
     is_reference: bool = False
-    """The task's own reference takes the candidate's place."""
+    """True if the task's own reference is evaluated as the candidate."""
     why_none: str = "there is no candidate for it"
-    """Text of a task without a candidate."""
+    """Text for a task without a candidate."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -342,14 +342,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     fitness: Fitness | None = None
     """True if the task can tell a kernel from a trick; None: not checked."""
     marks: tuple[str, ...] = ()
-    """Why it is not simply fit."""
+    """Reasons why it is not simply fit."""
     device: str = ""
     elapsed_s: float
-    """Wall-clock, start of all processes included."""
+    """Wall-clock seconds, including the start of all processes."""
 
     @property
     def speedup(self) -> float | None:
-        """Against the reference; null unless it was measured and timed."""
+        """Speedup against the reference; null unless it was measured and timed."""
         return self.verdict.speedup_vs_reference if isinstance(self.verdict, Measured) else None
 
     @property
@@ -359,13 +359,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def checked_calls(self) -> int:
-        """Calls on fresh inputs with outputs compared with the reference's: all, timed ones included."""
+        """Calls on fresh inputs with outputs compared with the reference's, timed calls included."""
         return self.pairs + len(self.verdict.checks) if isinstance(self.verdict, Measured) else 0
 
 
 OnRow: TypeAlias = Callable[[int, Row], object]
 Find: TypeAlias = Callable[[Case], Awaitable[Case]]
-"""Says what is to be evaluated for a case, by a search."""
+"""Finds the candidate of a case, by a search."""
 
 
 async def bench(
@@ -380,9 +380,9 @@ async def bench(
 
     Args:
         cases: tasks with their candidates.
-        settings: how they are evaluated.
-        find: what is done first for each; null: nothing.
-        at_once: cases in work at once; of those on one device one is timed at a time.
+        settings: settings of the evaluation.
+        find: called first for each case, to find its candidate; null: not called.
+        at_once: cases in work at once; on one device one is timed at a time.
         on_row: called with a case's place and its row, as each is done.
     """
     rows: dict[int, Row] = {}
@@ -401,7 +401,7 @@ async def bench(
 
 
 async def evaluate_case(case: Case, settings: EvaluationSettings, find: Find | None = None) -> Row:
-    """Evaluate one case. Errors of its task or of the evaluator are in the row."""
+    """Evaluate one case. The row reports errors of its task or of the evaluator."""
     begun = time.perf_counter()
     row = Row(task=case.task.name, task_id=case.task.task_id, fate=ABSENT, elapsed_s=0.0)
     try:
@@ -444,7 +444,7 @@ async def _judged(row: Row, judge: Judge, source: Path | Candidate) -> Row:
 
 
 def row_object(row: Row) -> dict[str, object]:
-    """Return what `--json` says of a row."""
+    """Return a row as `--json` prints it."""
     told: dict[str, object] = {"task": row.task, "task_id": row.task_id, "fate": row.fate, "reason": row.reason}
     verdict = row.verdict
     if isinstance(verdict, Measured) and verdict.speedup_interval is not None:

@@ -24,34 +24,35 @@ class EvaluationSettings(TypedDict, total=False):
     """Settings of an evaluation; each has a flag of `ksearch eval`."""
 
     language: Language
-    """Languages of sources. Without it each file says: `.cu` cuda, `.py` triton (python where it defines `ModelNew`),
+    """Language of the sources. Without it: `.cu` is cuda, `.py` triton (python if it defines `ModelNew`), everything
     else cpp."""
     device: str
     """`cpu`, `cuda:0`, or several GPUs of this host: `cuda:0,cuda:1`."""
     baseline: Literal["", "torch.compile"]
-    """A second program that is timed beside the reference, on a GPU."""
+    """A second program to time beside the reference, on a GPU."""
     isolation: Isolation
-    """How candidates are kept from this host: `auto`, by what it has; `strict`, not run with less than it takes."""
+    """Protection of this host from candidates: `auto` uses every mechanism that the host offers; `strict` refuses to
+    run without the required ones."""
     profile: bool
-    """Record what the GPU does in a call of what was measured."""
+    """Record the GPU's activity in calls of measured candidates."""
     purpose: Purpose
-    """`confirm` measures as a new best is confirmed."""
+    """`confirm` measures as a search confirms a new best."""
     threads: int
-    """On how many CPU threads candidate and reference run, bound to as many cores; 0: on all."""
+    """Number of CPU threads for candidate and reference, bound to as many cores; 0: all."""
     measure: Measure
     """Latency on a GPU: `device`, the span of a call's kernels with launches hidden behind other work; `eager`, the
     call as a user makes it on an idle device."""
     tolerance: str
-    """How far outputs may lie from the reference: `strict`, `kernelbench`, `flashinfer`, or `gpumode:RTOL,ATOL`."""
+    """How far outputs may differ from the reference: `strict`, `kernelbench`, `flashinfer`, or `gpumode:RTOL,ATOL`."""
     library_calls: LibraryCalls
     """Rule for libraries: `deny` (the reference's own operators, cuBLAS and others) or `allow`."""
     allow_library: str
-    """Exceptions to a rule of denial, separated by commas: operators (`aten::mm`), families (`matmul`), libraries."""
+    """Exceptions from `deny`, separated by commas: operators (`aten::mm`), families (`matmul`), libraries."""
     allow_trivial: bool
-    """Take a task on though an answer that computes nothing would pass."""
+    """Accept a task on which an answer that computes nothing would pass."""
     role: Literal["candidate", "baseline"]
-    """`baseline`: the source is a program to compare with. It may call any library, and the task may be one on which
-    trivial answers pass."""
+    """`baseline`: the source is a program to compare with; any library is allowed, and so are tasks on which trivial
+    answers pass."""
     score_with: str
     """The task is a Python program, and the `evaluate(program_path)` of this file scores it."""
     eval_timeout: float
@@ -61,10 +62,10 @@ class EvaluationSettings(TypedDict, total=False):
 
 
 def check_settings(settings: EvaluationSettings) -> None:
-    """Accept settings of the kinds that they are declared with, and no others.
+    """Check names and types of settings.
 
     Raises:
-        ConfigError: there is no such setting, or it has no such value.
+        ConfigError: there is no such setting, or its value is of another type.
     """
     kinds = get_type_hints(EvaluationSettings)
     for name, value in settings.items():
@@ -82,7 +83,7 @@ def check_settings(settings: EvaluationSettings) -> None:
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of a source on a task, and how it was found."""
+    """Result of a source on a task, with the conditions of its evaluation."""
 
     task: str
     """The task's name."""
@@ -99,12 +100,12 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     """Notes on the task: parts that a trick could leave out and pass."""
     isolation: tuple[str, ...] = ()
-    """The layers that kept the candidate from the judge and from this host; empty where nothing of it was run."""
+    """Layers that separated the candidate from the judge and from this host; empty if the candidate was not run."""
     build_s: float = 0.0
     judge_s: float = 0.0
     """Wall-clock seconds of checking and timing, start of the judge included."""
     lease_s: float = 0.0
-    """Part of `judge_s` for which the device was taken for timing."""
+    """Part of `judge_s` in which the device was leased for timing."""
 
     @property
     def fate(self) -> str:
@@ -113,7 +114,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why it is that; empty if it was measured or scored."""
+        """Reason of the verdict; empty if it was measured or scored."""
         return reason_of(self.verdict)
 
     @property
@@ -144,12 +145,12 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def profile(self) -> tuple[WorkloadProfile, ...]:
-        """GPU activity in a call, on each workload, as the candidate's process recorded it; only if requested."""
+        """GPU activity in a call on each workload, as recorded in the candidate's process; only if requested."""
         return self.verdict.profile if isinstance(self.verdict, Measured) else ()
 
     @property
     def score(self) -> float | None:
-        """Of a program; null for kernels."""
+        """Score of a program; null for kernels."""
         return self.verdict.score if isinstance(self.verdict, Scored) else None
 
 
@@ -157,7 +158,7 @@ def task_of(task: TaskLike, settings: EvaluationSettings) -> TaskSpec:
     """Return the task that is meant.
 
     Raises:
-        ConfigError: there is none, or it is no task.
+        ConfigError: it does not exist, or is not a task.
     """
     spec = _named(task, settings)
     if settings.get("role") == "baseline":

@@ -1,7 +1,7 @@
 """Tasks given in Python, problems described from their text, and refusal of unfit tasks.
 
-A task made here is a path like any other (`os.PathLike`): asked for it, it writes itself to the user's cache folder,
-under a name that its content decides, so that a run can be resumed without the program that made it.
+A task made here is a path like any other (`os.PathLike`): converted to a path, it writes itself to the user's cache
+folder under a name derived from its content, so that a run can be resumed without the program that made it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Workloads = Mapping[str, Mapping[str, Dimension]]
 
 
 class OwnTask(Generic[_P, _R]):
-    """A function that is the reference of a task: it can be called as before, and given to `run` and `evaluate`."""
+    """A function as the reference of a task. It can be called as before, and passed to `run` and `evaluate`."""
 
     def __init__(self, function: Callable[_P, _R], document: Document, files: Mapping[str, str]) -> None:
         self._function = function
@@ -50,17 +50,17 @@ class OwnTask(Generic[_P, _R]):
         """Write the task to the cache folder, if it is not there yet, and return its folder.
 
         Raises:
-            ConfigError: it is no task, or cannot be written.
+            ConfigError: it is not a task, or cannot be written.
         """
         name = f"{self.name}-{content_hash(repr(self._document), *self._files, *self._files.values())[:12]}"
         folder = _cache_folder() / name
         return os.fspath(self.write(folder))
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the task as a folder with a `task.toml`, to keep or to edit, and return it.
+        """Write the task as a folder with a `task.toml`, to keep or to edit, and return the folder.
 
         Raises:
-            ConfigError: it is no task, or cannot be written.
+            ConfigError: it is not a task, or cannot be written.
         """
         path = Path(folder)
         write_folder(path, self._document, self._files)
@@ -69,7 +69,7 @@ class OwnTask(Generic[_P, _R]):
 
 
 class ModuleTask:
-    """A torch module that is the reference of a task; to be given to `run`, `search` and `evaluate`."""
+    """A torch module as the reference of a task, to pass to `run`, `search` and `evaluate`."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -113,21 +113,22 @@ def task(
     calling: Literal["function", "destination"] = "function",
     library_calls: LibraryCalls = "deny",
 ) -> Callable[[Callable[_P, _R]], OwnTask[_P, _R]]:
-    """Make a function the reference of a task; what the arguments mean is what stands in a `task.toml`.
+    """Make a function the reference of a task. The arguments have the meaning of the keys of a `task.toml`.
 
-    The function is read as text, with the imports, functions, classes and constants of its file that it names: it must
-    stand at the top level of a file. Its decorators are left out.
+    The function is read as text, with the imports, functions, classes and constants of its file that it names, so it
+    must be at the top level of a file. Its decorators are left out.
 
     Args:
         inputs: its arguments, in their order.
         workloads: name to dimension to value.
-        hidden_workloads: on which kernels must be right before one counts as the best; models are not told of them.
-        name: of the task; empty: the function's.
-        description: models read it; empty: the function's docstring.
+        hidden_workloads: workloads on which a kernel must be right before it counts as the best; models do not see
+            them.
+        name: name of the task; empty: the function's.
+        description: text for models; empty: the function's docstring.
         tolerance: a profile, as `--tolerance`.
         rtol: instead of the profile's.
         atol: instead of the profile's.
-        languages: what kernels may be written in; empty: any.
+        languages: languages of kernels; empty: any.
         calling: how candidates in Python are called.
         library_calls: whether torch's own operators may do the work.
     """
@@ -153,18 +154,19 @@ def task(
 def task_from_module(
     module: type[torch.nn.Module], inputs: Sequence[torch.Tensor], *, init_inputs: Sequence[object] = (), name: str = ""
 ) -> ModuleTask:
-    """Return a task with a torch module as its reference, with inputs like these examples.
+    """Return a task with a torch module as its reference, and inputs like these examples.
 
     Args:
-        module: its class, at the top level of a file; it is read as text, as `task` does. Its parameters are drawn
-            anew, from a seed of the task: values that an instance was trained to are no part of a task.
-        inputs: one example of each input: shapes and dtypes count, of integers also how large they are. Floating ones
+        module: its class, at the top level of a file; it is read as text, as in `task`. Its parameters are drawn again
+            from a seed of the task: the values of a trained instance are not part of a task.
+        inputs: one example of each input. Shapes and dtypes count; for integers also their range. Floating-point inputs
             are drawn from a normal distribution with about the example's mean and deviation.
-        init_inputs: what it is made with: numbers, texts, booleans, None, and lists, tuples and dicts of them.
-        name: of the task; empty: the class's.
+        init_inputs: arguments of its constructor: numbers, strings, booleans, None, and lists, tuples and dicts of
+            them.
+        name: name of the task; empty: the class's.
 
     Raises:
-        ConfigError: its source is not to be had, or it is made with something else.
+        ConfigError: its source cannot be read, or an argument is of another kind.
     """
     if not isinstance(module, type):
         raise ConfigError(
@@ -192,7 +194,7 @@ def _like(index: int, example: torch.Tensor) -> str:
     if example.is_floating_point():
         values = example.double()
         mean, deviation = float(values.mean()), float(values.std(correction=0))
-        # To one digit: the task is to be the same for another example of the same kind.
+        # Round to one digit, so that another example of the same kind gives the same task.
         centre = 0.0 if abs(mean) < deviation / 10 else mean
         return f"torch.randn({shape}, dtype={dtype}) * {deviation:.1g} + {centre:.1g}"
     if dtype == "torch.bool":
@@ -224,17 +226,17 @@ class ProblemFacts(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[str, ...] = ()
     """Arguments of `Model.forward`."""
     shapes: str = ""
-    """Docstring of `Model.forward`: shapes and dtypes, as far as its author says them."""
+    """Docstring of `Model.forward`: shapes and dtypes, as far as its author documented them."""
     sizes: dict[str, dict[str, Dimension]] = {}
-    """Workload → dimension → extent, where the problem names workloads; hidden ones are not among them."""
+    """Workload → dimension → extent, if the problem names workloads; without hidden ones."""
 
 
 def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> ProblemFacts:
-    """Read a problem's docstrings and its workloads; what it does not say stays empty.
+    """Read a problem's docstrings and its workloads. Missing parts stay empty.
 
     Args:
         task: the problem.
-        workloads: the ones to describe; None: the task's own.
+        workloads: the workloads to describe; None: the task's own.
     """
     tree = ast.parse(task.text)
     classes = (node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
@@ -253,11 +255,11 @@ def facts_of(task: TaskSpec, workloads: Sequence[Workload] | None = None) -> Pro
 
 
 def check_fitness(description: TaskDescription, *, allow_trivial: bool) -> None:
-    """Accept a task that can tell a kernel from a trick.
+    """Check that a task can tell a kernel from a trick.
 
     Args:
-        description: with what was found when its reference ran.
-        allow_trivial: accept any.
+        description: contains the findings of running its reference.
+        allow_trivial: accept any task.
 
     Raises:
         ConfigError: an answer that computes nothing would pass.
@@ -277,13 +279,13 @@ def marks_of(description: TaskDescription) -> tuple[str, ...]:
 
 
 def check_accepted(task: str) -> None:
-    """Refuse a task for a search if a model drafted it and no person accepted it.
+    """Refuse to search on a task that a model drafted and no person accepted.
 
     Args:
-        task: as people name it.
+        task: the task as people name it.
 
     Raises:
-        ConfigError: it waits for that, or its document cannot be read.
+        ConfigError: it is not accepted yet, or its document cannot be read.
     """
     if (draft := draft_of(task)) is not None:
         raise refusal(

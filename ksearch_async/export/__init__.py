@@ -1,4 +1,4 @@
-"""Kernels to take along: one module each, which needs nothing of ours.
+"""Exported kernels: one module each, which needs nothing of ours.
 
 - `write_module(winner: Winner) -> str`, raises ConfigError
 - `check_exportable(task: TaskSpec, candidate: Candidate) -> None`, raises ConfigError

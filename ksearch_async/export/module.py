@@ -1,7 +1,7 @@
-"""Writes one importable module that holds a kernel, its reference, its receipt and a self-test.
+"""Writes one importable module that contains a kernel, its reference, its receipt and a self-test.
 
-The module is put together from files of `parts/`, which are ordinary code here. Imports of our own modules are dropped,
-the others gathered at the top. All parts share one name space, so no name may be defined twice.
+The module is assembled from files of `parts/`, which are ordinary code here. Imports of our own modules are dropped,
+the others gathered at the top. All parts share one namespace, so no name may be defined twice.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _OURS = "ksearch_async"
 _PURPOSE = "Part of exported modules: "
 _LAST_IMPORT = "torch"
 _LATE = ("REFERENCE", "RECEIPT")
-"""Facts that are long, and nothing to read first."""
+"""Long facts, which are placed at the end."""
 _LINT = re.compile(r"  # (?:noqa|type: ignore)\b.*$", re.MULTILINE)
 
 
 def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
-    """Accept a kernel that can be exported.
+    """Check that a kernel can be exported.
 
     Raises:
-        ConfigError: it is a program, or in a form that cannot.
+        ConfigError: it is a program, or its form cannot be exported.
     """
     if task.source == "program":
         raise refusal(
@@ -63,10 +63,10 @@ def check_exportable(task: TaskSpec, candidate: Candidate) -> None:
 
 
 def check_call(task: TaskSpec, call: CallForm | None) -> None:
-    """Accept a way of calling that a module's `forward` can have: tensors and numbers in, tensors out.
+    """Check that a module's `forward` can take a call form: tensors and numbers in, tensors out.
 
     Raises:
-        ConfigError: it is another.
+        ConfigError: it cannot.
     """
     if call is None:
         return
@@ -176,7 +176,7 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     """Its docstring as a comment, and its code below the imports."""
     imports: tuple[ast.Import | ast.ImportFrom, ...]
-    """Without those of our own modules."""
+    """Its imports, without those of our own modules."""
     defines: tuple[str, ...]
 
 
@@ -202,8 +202,8 @@ def assemble(header: str, facts: Mapping[str, object], front: str, names: Iterab
     Args:
         header: its docstring.
         facts: values for the constants of `parts/facts.py` that it needs.
-        front: code that comes before the parts.
-        names: the parts, in order; long facts stand before the last one.
+        front: code before the parts.
+        names: the parts, in order; long facts are placed before the last one.
     """
     parts = [_read_part(name) for name in names]
     _check_names([_read_part("facts"), *parts])
@@ -231,13 +231,13 @@ def _import_lines(statements: Iterable[ast.Import | ast.ImportFrom]) -> Iterator
 
 
 def docstring(text: str) -> str:
-    """Return a docstring's source."""
+    """Return the source of a docstring."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"""{escaped}\n"""'
 
 
 def literal(value: object) -> str:
-    """Return the source of a value; texts of several lines stay readable where that is exact."""
+    """Return the source of a value. Strings of several lines stay readable if that is exact."""
     if isinstance(value, str) and "\n" in value:
         return _text_literal(value)
     if isinstance(value, dict):

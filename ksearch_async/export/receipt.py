@@ -12,7 +12,7 @@ from messages.verdicts import Measured
 
 
 class Winner(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel that was found right, with all facts for its receipt."""
+    """A kernel that was found correct, with all facts for its receipt."""
 
     task: TaskSpec
     tensors: tuple[TensorSpec, ...]
@@ -24,9 +24,9 @@ class Winner(msgspec.Struct, frozen=True, kw_only=True):
     measured_at: str
     """ISO 8601, UTC."""
     call: CallForm | None = None
-    """How it is called; null: with the tensors alone."""
+    """Its call form; null: it takes tensors only."""
     isolation: tuple[str, ...] = ()
-    """Layers that kept it from the judge and the host."""
+    """Layers that separated it from the judge and the host."""
     marks: tuple[str, ...] = ()
     """Remarks on the task."""
     run_id: str = ""
@@ -65,7 +65,7 @@ def header_of(winner: Winner, signature: str) -> str:
 
 
 def facts_of(winner: Winner) -> tuple[str, ...]:
-    """Return where a kernel comes from and what was measured, a line each."""
+    """Return the kernel's origin and measurements, a line each."""
     verdict, target = winner.verdict, winner.target
     origin = f"run {winner.run_id}, round {winner.round}" if winner.run_id else "a source file"
     found = f": {' > '.join(winner.found_by)}" if winner.found_by else ""

@@ -17,7 +17,7 @@ _PREFIX = "flashinfer:"
 
 
 def check_solution(task: TaskSpec, candidate: Candidate, selector: str) -> None:
-    """Accept a kernel that can be written as a solution, before anything is measured."""
+    """Check that a kernel can be written as a solution, before anything is measured."""
     _solution_text(candidate, _definition(task, selector), "")
 
 

@@ -1,15 +1,15 @@
 """Signing in at a NATS server: the rights of each role, credentials, and opening the bus.
 
-Jobs are programs that run on other people's machines, so the server decides on the right to publish them.
+Jobs are programs that run on other people's machines, so the server decides who may publish them.
 
-Two facts about nats-server decide the form. It checks the publishes and subscriptions of a client, but not the *reply
-subject of a request*: any client that may read one message could have it delivered as a job or a decision. So every
-role but `admin` and `planner` lives in an account of its own and reaches the bus through exports: answers stay in that
-account. And subjects match whole tokens, so streams and consumers are named such that the kind of job or the role is a
-token (`$JS.ACK.*.evaluate.>`), and no right needs a run's name.
+Two facts about nats-server determine the design. First, it checks the publishes and subscriptions of a client, but not
+the *reply subject of a request*: any client that may read one message could have it delivered as a job or a decision.
+So every role but `admin` and `planner` has an account of its own and reaches the bus through exports; answers stay in
+that account. Second, subjects match whole tokens, so the names of streams and consumers contain the kind of job or the
+role as a token (`$JS.ACK.*.evaluate.>`), and no right needs a run's name.
 
-Not covered: what holders of one role's credentials do to each other. They can take each other's jobs, answer in each
-other's name, and read each other's answers; nodes that must not trust each other need servers of their own.
+Not covered: attacks among holders of one role's credentials. They can take each other's jobs, answer in each other's
+name, and read each other's answers. Nodes that must not trust each other need separate servers.
 
 Secrets come from files or the environment. They are never part of an address, which is saved, shown and logged.
 
@@ -56,9 +56,9 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
     """Rights of a role; NATS subjects with wildcards."""
 
     requests: tuple[str, ...] = ()
-    """Subjects that it may publish to, one answer or none."""
+    """Subjects to which it may publish requests with at most one answer."""
     questions: tuple[str, ...] = ()
-    """The same, with any number of answers."""
+    """Subjects to which it may publish requests with any number of answers."""
     hears: tuple[str, ...] = ()
     """Subjects that it may subscribe to, besides its own inbox."""
     never: tuple[str, ...] = ()
@@ -68,21 +68,21 @@ class Rights(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENTRIES = (f"$JS.API.DIRECT.GET.KV_{BUCKET}", f"$JS.API.DIRECT.GET.KV_{BUCKET}.>")
-"""Reading presence, run cards and tombstones."""
+"""Subjects for reading presence, run cards and tombstones."""
 _JETSTREAM = ("$JS.API.INFO", "$JS.API.STREAM.INFO.*")
-"""Asking whether a stream is there. The first one also tells the server that this account uses another one's JetStream:
-without it the second is answered with `JetStream not enabled for account` (10039)."""
+"""Subjects for asking whether a stream exists. The first also tells the server that this account uses another one's
+JetStream: without it the second is answered with `JetStream not enabled for account` (10039)."""
 _BLOBS = ("$JS.API.DIRECT.GET.*.ks.blob.>",)
-"""Reading blobs by their digest."""
+"""Subject for reading blobs by their digest."""
 
 
 def inbox(role: str) -> str:
-    """Return the prefix of the subjects at which a role gets answers."""
+    """Return the prefix of the subjects at which a role receives answers."""
     return f"_INBOX_{role}"
 
 
 def _worker(role: str, kind: str, *also: str) -> Rights:
-    """Return what the workers of one kind may do: take its jobs, answer in their role, say that they are there."""
+    """Return the rights of workers of one kind: take its jobs, answer in their role, announce their presence."""
     return Rights(
         requests=(
             f"$JS.ACK.*.{kind}.>",
@@ -165,11 +165,11 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """Contents of a credentials file (TOML). Its `repr` shows no secret."""
 
     role: str = ""
-    """Role that gives the rights; answers arrive in this role's inbox."""
+    """Role that it gives the rights of; answers arrive in this role's inbox."""
     user: str = ""
     password: str = ""
     seed: str = ""
-    """Of an nkey, instead of user and password."""
+    """Seed of an nkey, instead of user and password."""
 
     def __repr__(self) -> str:
         """Leave the secrets out."""
@@ -185,14 +185,14 @@ def options_for(
     credentials: Path | None = None,
     replicas: int | None = None,
 ) -> NatsOptions:
-    """Return how to connect to the servers at `url`.
+    """Return the options for connecting to the servers at `url`.
 
     Args:
         url: `nats://HOST[:PORT]` or `tls://HOST[:PORT]`, several with commas between them.
-        environment: variables, see above; one that is empty counts as not set.
-        role: as what this process takes part; a credentials file that names another one counts more.
-        name: what the server calls this client.
-        credentials: a credentials file; counts more than the environment.
+        environment: variables, see above; an empty one counts as not set.
+        role: the role of this process; a credentials file that names another one takes precedence.
+        name: the server's name for this client.
+        credentials: a credentials file; takes precedence over the environment.
         replicas: copies of each stream.
     """
     given = {key.removeprefix(_PREFIX).lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
@@ -224,7 +224,7 @@ def options_for(
 
 
 def read_credentials(path: Path) -> Credentials:
-    """Read a credentials file; say so if others can read it too."""
+    """Read a credentials file, and warn if other users can read it too."""
     text = _secret_text(path, "the credentials")
     try:
         held = msgspec.convert(tomllib.loads(text), Credentials)
@@ -328,15 +328,15 @@ async def open_bus(
     """Connect, and close the connection afterwards.
 
     Args:
-        nats: addresses, with commas; null: those of `KSEARCH_NATS`.
-        environment: holds what is not given.
-        role: as what this process takes part.
-        credentials: file that says who it is; null: as the environment says.
-        name: what the server's monitoring calls this process.
+        nats: addresses, separated by commas; null: those of `KSEARCH_NATS`.
+        environment: gives what is not passed.
+        role: the role of this process.
+        credentials: file with this process's credentials; null: those of the environment.
+        name: name of this process in the server's monitoring.
 
     Raises:
-        ConfigError: no address is known, or it holds credentials.
-        messages.base.BusError: it cannot connect, or is not let in.
+        ConfigError: no address is known, or it contains credentials.
+        messages.base.BusError: it cannot connect, or is refused.
     """
     from actors.bus.nats import open_nats  # noqa: PLC0415 - commands that need no server need no client of it
 
@@ -346,7 +346,7 @@ async def open_bus(
 
 
 def address_of(nats: str | None, environment: Mapping[str, str]) -> str:
-    """Return the addresses that are given, or those of the environment."""
+    """Return the given addresses, or those of the environment."""
     address = nats or environment.get("KSEARCH_NATS") or ""
     if not address:
         raise refusal("no NATS server is named", "--nats nats://HOST:4222, or KSEARCH_NATS in the environment")

@@ -2,7 +2,7 @@
 
 Scores of different devices are never compared, so a run has one target from its first event on.
 
-With `nats = "embedded"` the server is the run's own: its store lies in the run's folder, and it ends with the session.
+With `nats = "embedded"` the server belongs to the run: its store is in the run's folder, and it ends with the session.
 """
 
 from __future__ import annotations
@@ -77,28 +77,28 @@ from messages.presence import NODES, Presence, Served, decode_presence
 from messages.tasks import Candidate, Target, TaskSpec
 
 WAIT_S = 30.0
-"""How long a start waits for an evaluator."""
+"""Seconds for which a start waits for an evaluator."""
 PROVING_S = 600.0
-"""The same while one is there that still builds, runs and times its known kernel: on a busy host that takes minutes."""
+"""The same while an evaluator still builds, runs and times its known kernel, which takes minutes on a busy host."""
 _LOOK_S = 0.5
 
 
 async def choose_target(
     bus: Bus, language: Language, own: Target | None, arch: str | None, start: Start, *, wait_s: float = WAIT_S
 ) -> Target:
-    """Return the one target that the evaluators that are there serve in a language.
+    """Return the one target that the available evaluators serve in a language.
 
     Args:
-        bus: where evaluators say that they are there.
-        language: what candidates are written in.
-        own: what an evaluator of this process serves, if there is to be one.
-        arch: part of the device's name or architecture that is wanted; null: there is to be one only.
-        start: told what is waited for.
-        wait_s: how long an evaluator is waited for.
+        bus: the bus on which evaluators announce themselves.
+        language: the candidates' language.
+        own: target of this process's own evaluator, if it has one.
+        arch: part of the wanted device's name or architecture; null: there must be only one target.
+        start: receives progress while waiting.
+        wait_s: seconds to wait for an evaluator.
 
     Raises:
         ConfigError: there is none, or there are several.
-        messages.base.BusError: it cannot be seen who is there.
+        messages.base.BusError: presences cannot be read.
     """
     said: set[str] = set()
     begun = anyio.current_time()
@@ -128,7 +128,7 @@ async def choose_target(
 
 
 def check_platform(target: Target, device: str) -> None:
-    """Accept evaluators like the device on which this process examines the task: prompts describe that device."""
+    """Check that evaluators match the device on which the task is examined, since prompts describe that device."""
     here = platform_of(devices_of(device)[0])
     if target.platform == here:
         return
@@ -140,10 +140,10 @@ def check_platform(target: Target, device: str) -> None:
 
 
 async def read_presences(bus: Bus, role: str) -> list[Presence]:
-    """Return who of a role says that it is there.
+    """Return the presences of a role's processes.
 
     Raises:
-        messages.base.BusError: that cannot be read.
+        messages.base.BusError: they cannot be read.
     """
     entries = await bus.entries(f"{NODES}{role}.")
     found = (decode_presence(entry.value) for entry in entries.values())
@@ -151,7 +151,7 @@ async def read_presences(bus: Bus, role: str) -> list[Presence]:
 
 
 def _targets(presences: Iterable[Presence], language: Language, own: Target | None) -> list[Target]:
-    """Return what can be served, each once; ours first."""
+    """Return the targets that can be served, each once; our own first."""
     served = [] if own is None else [own]
     for presence in presences:
         if presence.state == "ready":
@@ -190,7 +190,7 @@ WORKERS: tuple[Role, ...] = tuple(role for role in get_args(Role) if role != "pl
 
 
 def roles_here(config: RunConfig) -> frozenset[Role]:
-    """Return which workers this process is to have."""
+    """Return the roles of the workers that this process starts."""
     said = config.workers.here or ("all" if config.nats in (None, EMBEDDED) else "none")
     words = {word.strip() for word in said.split(",") if word.strip()}
     if words <= {"all", "none"} and len(words) == 1:
@@ -208,7 +208,7 @@ def roles_here(config: RunConfig) -> frozenset[Role]:
 
 
 def check_can_serve(roles: frozenset[Role], language: Language, own: Target | None, target: Target) -> None:
-    """Accept builders and evaluators of this process that are for the run's target."""
+    """Check that builders and evaluators of this process serve the run's target."""
     if own is None:
         return
     if "evaluator" in roles and (own.fingerprint, own.device) != (target.fingerprint, target.device):
@@ -225,10 +225,10 @@ def check_can_serve(roles: frozenset[Role], language: Language, own: Target | No
 
 
 async def check_rights(bus: Bus, roles: frozenset[Role]) -> None:
-    """Accept a connection that may own all these workers besides leading a run.
+    """Check that a connection may serve all these workers besides leading a run.
 
     Raises:
-        ConfigError: the server does not let them.
+        ConfigError: the server does not allow it.
         messages.base.BusError: the server failed.
     """
     for role in sorted(roles):
@@ -250,7 +250,7 @@ class OwnWorkers:
         self._evaluator = evaluator
 
     async def start(self, actors: TaskGroup, bus: Bus, model: Model, session: Session) -> None:
-        """Start them, each a member of its own, for the queues of this run; ready: their proof was the reference."""
+        """Start them, each as a member of its own, for this run's queues. Running the reference was their proof."""
         config, target = session.config, session.started.target
         served = (Served(language=session.started.description.language, target=target),)
         _, builds, evaluations = (FixedQueues(queue) for queue in queues_of(session.started))
@@ -285,7 +285,7 @@ async def _joined(actors: TaskGroup, bus: Bus, presence: Presence) -> Member:
 log = structlog.get_logger(__name__)
 
 _PARTING_S = 10.0
-"""How long a session that is over waits for what it owes others: its last card, its lease."""
+"""Seconds that a finished session waits while it updates its card and gives back its lease."""
 
 
 class Post(msgspec.Struct, kw_only=True):
@@ -295,22 +295,21 @@ class Post(msgspec.Struct, kw_only=True):
     model: Model
     own: OwnWorkers
     begun: bool = False
-    """The run's first event is said."""
+    """True once the run's first event is published."""
     records: bool = True
-    """This process keeps the folder; if not, another one of this host does."""
+    """True if this process writes the folder; if not, another one of this host does."""
 
 
 @asynccontextmanager
 async def open_distributed(config: RunConfig, *, run_id: str | None, start: Start) -> AsyncIterator[Opened]:
-    """Check task, machine and server, make the run's folder, and have what the run needs until it is over.
+    """Check task, machine and server, create the run's folder, and provide what the run needs until it is over.
 
     A run that did not begin leaves neither a folder nor anything on the server.
 
     Raises:
-        ConfigError: task, model settings, toolchain, folder or server cannot be used, or no evaluator is there.
-            messages.base.BusError: the server cannot be reached, or failed.
-            messages.base.EvaluatorError: the judge
-            failed on the reference.
+        ConfigError: task, model settings, toolchain, folder or server cannot be used, or there is no evaluator.
+        messages.base.BusError: the server cannot be reached, or failed.
+        messages.base.EvaluatorError: the judge failed on the reference.
     """
     task, roles = read_task(config), roles_here(config)
     check_model(task, config.candidate_language, writer_dialect(config.model, os.environ))
@@ -382,13 +381,13 @@ async def _first_event(
 
 @asynccontextmanager
 async def reopen_distributed(folder: RunFolder, config: RunConfig, *, start: Start) -> AsyncIterator[Opened]:
-    """Find a run on its server again, and have what it needs until it is over.
+    """Find a run on its server again, and provide what it needs until it is over.
 
-    If another process leads it, this process watches and records. Otherwise it leads. If it is over, the folder is
-    brought up to its end.
+    If another process leads it, this process watches and records; otherwise it leads. If the run is over, its folder is
+    completed.
 
     Raises:
-        ConfigError: it is not there, or would not be the same run.
+        ConfigError: it does not exist, or would not be the same run.
         messages.base.BusError: the server cannot be reached, or failed.
     """
     saved, roles = load_config(folder.config), roles_here(config)
@@ -448,12 +447,12 @@ async def lead_distributed(
     stop: StopSwitch | None = None,
     terms: LeaseTerms | None = None,
 ) -> None:
-    """Lead a run over NATS, and record it, until it ends; or only record it, if somebody else leads it.
+    """Lead a run over NATS, and record it, until it ends; if another process leads it, only record it.
 
-    Another planner may take the run over when this process loses its lease: then it stands by, and records.
+    If this process loses its lease and another planner takes over, it stands by and records.
 
     Raises:
-        messages.base.KsearchError: what failed; in an exception group where several things did.
+        messages.base.KsearchError: the failure; an exception group for several.
     """
     run_id, bus = session.started.run_id, post.bus
     if session.opening is not None:
@@ -534,7 +533,7 @@ async def _meeting(
 
 @asynccontextmanager
 async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterator[None]:
-    """Let Prometheus read, if the configuration says where."""
+    """Serve metrics to Prometheus, if configured."""
     if config.metrics.port is None:
         yield
         return
@@ -549,7 +548,7 @@ async def _metrics(config: RunConfig, bus: NatsBus, start: Start) -> AsyncIterat
 
 @asynccontextmanager
 async def claimed(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Have a run's place on the server, and give it up again if the run does not begin."""
+    """Claim a run's place on the server, and release it if the run does not begin."""
     if await bus.open_stream(run_id):
         raise _is_there(run_id)
     try:
@@ -568,7 +567,7 @@ def _is_there(run_id: str) -> Exception:
 
 
 def resumption(chronicle: Run, config: RunConfig, lineup: Lineup) -> RunResumed | None:
-    """Return what is to be said before a run goes on: nothing if its planner died, and all is as it was."""
+    """Return the event with which a run continues; None if its planner died and nothing has changed."""
     started = chronicle.started
     same = config.search.budget == chronicle.state.settings.budget and lineup == chronicle.state.lineup
     goes_on = chronicle.finished is None and not chronicle.was_asked_to_rest
@@ -584,7 +583,7 @@ async def _own_target(task: TaskSpec, config: RunConfig, roles: frozenset[Role])
 
 
 def _own(roles: frozenset[Role], workers: Workers, bus: Bus, task: TaskSpec, folder: RunFolder) -> OwnWorkers:
-    """Return the workers of this process; what they build, and need to have built, travels."""
+    """Return the workers of this process; artifacts are sent over the bus."""
     if task.source == "program":
         return OwnWorkers(roles, workers.builder, workers.evaluator)
     store = folder.artifacts

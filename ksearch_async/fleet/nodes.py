@@ -44,7 +44,8 @@ from messages.verdicts import Measured, Scored, Verdict, fate_of, reason_of
 
 GRACE_S = 120.0
 AGAIN_S = 1.0
-"""Signals that come sooner after the first are the same request: Slurm, say, sends it to a script and its children."""
+"""Seconds. A second signal that comes sooner after the first is the same request: Slurm sends it to a script and its
+children."""
 _IDLE_LOOK_S = 0.5
 _NAME_LENGTH = 64
 
@@ -59,9 +60,9 @@ class NodeTerms(msgspec.Struct, frozen=True, kw_only=True):
     """How long a node stays."""
 
     grace_s: float = GRACE_S
-    """For finishing what it has once it is asked to leave."""
+    """Seconds to finish jobs in hand once it is asked to leave."""
     idle_s: float | None = None
-    """It leaves after so long without a job; None: never."""
+    """Seconds without a job after which it leaves; None: never."""
     again_s: float = AGAIN_S
 
 
@@ -78,13 +79,13 @@ class Work(Protocol):
     async def serve(
         self, bus: Bus, queues: Queues, member: Member, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
     ) -> None:
-        """Do jobs until the member leaves and what is in hand is done, or until cancelled."""
+        """Do jobs until the member leaves and its jobs in hand are done, or until cancelled."""
 
 
 def presence_of(
     role: Role, *, name: str | None, slots: int, device: str = "", tier: str = "", model: str = ""
 ) -> Presence:
-    """Return how a new process of this host presents itself."""
+    """Return the presence of a new process on this host."""
     now = utc_now()
     return Presence(
         name=unique_name(role, name),
@@ -103,7 +104,7 @@ def presence_of(
 
 
 def unique_name(role: Role, name: str | None) -> str:
-    """Return a name that no other process has: role, host and process id, or what it is to be called; and a suffix."""
+    """Return a name that no other process has: the given one, or role, host and process id; with a suffix."""
     plain = name or f"{role}-{socket.gethostname().partition('.')[0]}-{os.getpid()}"
     plain = re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-") or role
     suffix = secrets.token_hex(2)
@@ -111,10 +112,10 @@ def unique_name(role: Role, name: str | None) -> str:
 
 
 async def show_once(bus: Bus, role: Role) -> None:
-    """Show a process of this role, and take it back: who may do that may be one.
+    """Register briefly as a process of this role, then unregister: being allowed to shows that the role may be taken.
 
     Raises:
-        actors.bus.nats.connection.NotAllowedError: the server does not let us.
+        actors.bus.nats.connection.NotAllowedError: the server does not allow it.
         messages.base.BusError: the server failed.
     """
     gone = msgspec.structs.replace(presence_of(role, name=None, slots=1), state="left")
@@ -123,10 +124,10 @@ async def show_once(bus: Bus, role: Role) -> None:
 
 
 async def check_may_be(bus: Bus, role: Role) -> None:
-    """Accept a connection that may own this process.
+    """Check that a connection may serve this process.
 
     Raises:
-        ConfigError: the server does not let it.
+        ConfigError: the server does not allow it.
         messages.base.BusError: the server failed.
     """
     try:
@@ -139,9 +140,9 @@ async def check_may_be(bus: Bus, role: Role) -> None:
 
 
 async def run_node(bus: Bus, member: Member, work: Work, terms: NodeTerms) -> Ending:
-    """Be a node until asked to leave, or until it is found unfit.
+    """Serve as a node until asked to leave, or until it is found unfit.
 
-    Ctrl-C and SIGTERM ask; the second time, and when the grace is over, what is in hand is handed back.
+    Ctrl-C and SIGTERM ask it to leave. At the second signal, and when the grace is over, jobs in hand are handed back.
     """
     board = Board(bus)
     presence = member.presence
@@ -276,13 +277,13 @@ _REASON_LENGTH = 120
 
 
 class Coding:
-    """Coders write with one model."""
+    """A coder: writes candidates with one model."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
 
     async def prove(self, member: Member) -> tuple[Served, ...]:  # noqa: ARG002 - the first job shows it
-        """Prove nothing: asking the model costs money, and a coder with a failing model stops taking jobs by itself."""
+        """Prove nothing: a model call costs money, and a coder with a failing model stops taking jobs by itself."""
         await anyio.lowlevel.checkpoint()
         return ()
 
@@ -294,7 +295,7 @@ class Coding:
         await serve_writes(bus, self, queues=queues, slots=slots, member=member, task_status=task_status)
 
     async def complete(self, request: Request) -> Answer:
-        """Ask the model, and log that."""
+        """Call the model, and log the call."""
         answer = await self._model.complete(request)
         tokens = answer.usage.completion_tokens
         log.info("answered", seconds=round(answer.latency_s, 2), model=answer.model, tokens=tokens)
@@ -306,7 +307,7 @@ class Coding:
 
 
 class _OnDevice:
-    """Serves the languages that a device passes its proof in."""
+    """Serves the languages in which a device passes its proof."""
 
     def __init__(self, device: Device, artifacts: Path, languages: tuple[Language, ...]) -> None:
         self._device = device
@@ -336,7 +337,7 @@ class _OnDevice:
 
 
 class Building(_OnDevice):
-    """Builders compile for the languages that their host can do."""
+    """A builder: compiles for the languages that its host supports."""
 
     _builder: Builder
 
@@ -353,7 +354,7 @@ class Building(_OnDevice):
         await serve_builds(bus, self, queues=queues, slots=slots, member=member, task_status=task_status)
 
     async def build(self, job: BuildCandidate) -> BuildReport:
-        """Build a candidate, and log that."""
+        """Build a candidate, and log it."""
         report = await self._builder.build(job)
         outcome = report.outcome
         what = "built" if isinstance(outcome, Built) else shortened_reason(f"did not build: {outcome.reason}")
@@ -362,7 +363,7 @@ class Building(_OnDevice):
 
 
 class Evaluating(_OnDevice):
-    """Evaluators judge on one device."""
+    """An evaluator: judges on one device."""
 
     _evaluator: Evaluator
 
@@ -382,7 +383,7 @@ class Evaluating(_OnDevice):
             await self.aclose()
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """Evaluate a candidate, and log that."""
+        """Evaluate a candidate, and log it."""
         report = await self._evaluator.evaluate(job)
         log.info("evaluated", seconds=round(report.wall_s, 2), verdict=verdict_words(report.verdict))
         return report
@@ -393,7 +394,7 @@ class Evaluating(_OnDevice):
 
 
 def verdict_words(verdict: Verdict) -> str:
-    """Say what a verdict is in a few words: `measured 1.80x`, `wrong: tail columns`."""
+    """Return a verdict in a few words: `measured 1.80x`, `wrong: tail columns`."""
     if isinstance(verdict, Measured):
         return f"measured {verdict.speedup_vs_reference:.2f}x" if verdict.speedup_vs_reference else "correct, not timed"
     if isinstance(verdict, Scored):

@@ -24,7 +24,7 @@ ACCOUNT: Final = "KSEARCH"
 _BCRYPT_ROUNDS = 10
 """2^10: 50 ms for each sign-in. Ours are random 192 bits, which no number of rounds makes safer."""
 _BCRYPT_BYTES = 72
-"""bcrypt looks at no more of a password."""
+"""bcrypt ignores further bytes of a password."""
 
 
 class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,11 +33,11 @@ class TlsFiles(msgspec.Struct, frozen=True, kw_only=True):
     cert: Path
     key: Path
     ca: Path | None = None
-    """With it, clients must show a certificate that it signed (mTLS)."""
+    """Authority that must have signed the clients' certificates (mTLS); None: clients need none."""
 
 
 class SignIn(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server recognises a user: by the hash of a password, or by a public nkey."""
+    """A user's means of sign-in: the hash of a password, or a public nkey."""
 
     user: str = ""
     password_hash: str = ""
@@ -56,8 +56,8 @@ def server_config(users: Mapping[TeamRole, SignIn], *, tls: TlsFiles | None = No
     """Return a configuration in nats-server's form, complete but for addresses, store, limits and cluster.
 
     Args:
-        users: how each role signs in.
-        tls: certificates; without them everything, passwords too, crosses the network in the clear.
+        users: means of sign-in of each role.
+        tls: certificates; without them everything, passwords included, crosses the network unencrypted.
     """
     missing = [role for role in TEAM if role not in users]
     if missing:
@@ -71,7 +71,7 @@ def server_config(users: Mapping[TeamRole, SignIn], *, tls: TlsFiles | None = No
 
 
 def tls_block(tls: TlsFiles) -> str:
-    """Return the part of a configuration that encrypts what clients say, from their first byte on."""
+    """Return the part of a configuration that encrypts connections from their first byte on."""
     lines = [f"  cert_file: {_quoted(str(tls.cert.absolute()))}", f"  key_file: {_quoted(str(tls.key.absolute()))}"]
     if tls.ca is not None:
         lines += [f"  ca_file: {_quoted(str(tls.ca.absolute()))}", "  verify: true"]
@@ -151,7 +151,7 @@ def _listed(subjects: Sequence[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a string in which nothing is special: an unquoted `$` begins a variable."""
+    """Return a quoted string: an unquoted `$` would begin a variable."""
     if not text.isprintable() or '"' in text or "\\" in text:
         raise refusal(f"{text!r} cannot stand in a server configuration", "leave quotes and backslashes out")
     return f'"{text}"'
@@ -161,11 +161,11 @@ _PASSWORD_BYTES = 24
 
 
 def make_team(folder: Path, *, nkeys: bool = False) -> dict[TeamRole, SignIn]:
-    """Return how each role signs in; make the secrets of those that have no file in the folder yet.
+    """Return the means of sign-in of each role, and make secrets for roles that have no file in the folder yet.
 
     Args:
-        folder: holds a file per role, mode 0600. Files that are there are kept, so their secrets stay valid.
-        nkeys: give new ones key pairs instead of passwords; the server then never has the secret.
+        folder: holds a file per role, mode 0600. Existing files are kept, so their secrets stay valid.
+        nkeys: make key pairs instead of passwords; the server then never has the secret.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,7 +1,7 @@
 """A standby planner: leads the runs of a server that have no leader, several at once, and records them.
 
-A run is free when it is not finished and its lease has expired or was given back. Who gets the lease reads the run's
-stream and goes on where it ends; `actors/planner/leadership.py` says why that is safe.
+A run is free when it is not finished and its lease has expired or was given back. The process that gets the lease reads
+the run's stream and continues where it ends; `actors/planner/leadership.py` explains why that is safe.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from messages.presence import RUNS, RunCard, Served, decode_card, lease_key
 LOOK_S = 0.5
 """Poll interval for runs without a leader."""
 REST_S = 60.0
-"""For how long a run is left alone that could not be led."""
+"""Seconds for which a run that could not be led is left alone."""
 RECORD_AGAIN_S = 10.0
-"""When recording is tried again that failed: the disk was full, or another process still has the folder."""
+"""Seconds until recording is tried again after a failure: a full disk, or a folder that another process has."""
 _LEASES = "lease."
 
 log = structlog.get_logger(__name__)
@@ -54,15 +54,15 @@ class Planning:
         only: frozenset[str] = frozenset(),
         terms: LeaseTerms | None = None,
     ) -> None:
-        """Say how.
+        """Begin.
 
         Args:
-            open_model: gives who answers a run's questions, for the run's seed.
-            runs_dir: where the folders of runs are made.
-            address: where the server is, for who goes on with a run from its folder.
-            model: which model that is, likewise.
+            open_model: opens the model that answers a run's questions, for the run's seed.
+            runs_dir: folder in which the runs' folders are made.
+            address: address of the server, saved for resuming a run from its folder.
+            model: settings of the model, saved likewise.
             only: ids of the runs that may be led; none: all.
-            terms: the times of leases.
+            terms: times of leases.
         """
         self._open_model = open_model
         self._runs_dir = runs_dir
@@ -74,7 +74,7 @@ class Planning:
         self._rests: dict[str, float] = {}
 
     async def prove(self, member: Member) -> tuple[Served, ...]:  # noqa: ARG002 - the first question shows it
-        """Prove nothing: asking the model costs money."""
+        """Prove nothing: a model call costs money."""
         await anyio.lowlevel.checkpoint()
         return ()
 
@@ -164,7 +164,7 @@ class Planning:
                     member.finished(run_id, None)
 
     async def _record(self, bus: Bus, started: RunStarted, is_over: anyio.Event) -> None:
-        """Keep the run's folder until the run is over. It goes on without: what fails is tried again, at last then."""
+        """Record the run until it is over. The run does not depend on it: failures are retried, also at the end."""
         folder = RunFolder(self._runs_dir / started.run_id)
         said = ""
         while True:
@@ -211,7 +211,7 @@ class Planning:
 
 
 async def _record_until(is_over: anyio.Event, bus: Bus, folder: RunFolder, run_id: str) -> None:
-    """Record until the run is over, and whole."""
+    """Record until the run is over and completely recorded."""
     with single_error():
         async with anyio.create_task_group() as tasks:
             await tasks.start(partial(record_run, bus, run_id=run_id, folder=folder.path, journal=folder.journal))
@@ -220,7 +220,7 @@ async def _record_until(is_over: anyio.Event, bus: Bus, folder: RunFolder, run_i
 
 
 async def _first_event(bus: Bus, run_id: str) -> RunStarted | None:
-    """Return how a run was started; None if it was not."""
+    """Return a run's first event; None if it has none."""
     try:
         async with aclosing(bus.events(run_id)) as events:
             with anyio.move_on_after(REST_S):

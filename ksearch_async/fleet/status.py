@@ -1,4 +1,4 @@
-"""Runs and processes of a server: who is there, who leads each run, and deleting runs."""
+"""Runs and processes of a server: who takes part, who leads each run, and deleting runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from messages.presence import (
 )
 
 SHOWN_S = 24 * 3600.0
-"""How long a run is listed that is finished."""
+"""Seconds for which a finished run is listed."""
 _ORDER: tuple[Role, ...] = ("planner", "coder", "builder", "evaluator")
 
 
@@ -46,27 +46,27 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     presence: Presence
     age_s: float
-    """Since it last said that it is there."""
+    """Seconds since it last announced its presence."""
 
     @property
     def has_ended(self) -> bool:
-        """Say whether it has said that it goes."""
+        """Return True if it has announced that it leaves."""
         return self.presence.state == "left"
 
     @property
     def is_unfit(self) -> bool:
-        """Say whether it takes no jobs because it cannot do them, or left for that reason."""
+        """Return True if it takes no jobs because it cannot do them, or left for that reason."""
         return self.presence.state == "unfit" or (self.has_ended and bool(self.presence.detail))
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, and who is missing for it."""
+    """A run, and the workers that it lacks."""
 
     card: RunCard
     age_s: float
-    """Since its planner last said something of it."""
+    """Seconds since its planner last updated its card."""
     missing: tuple[Role, ...]
-    """Workers that it needs and that are not there; none for a run that is finished."""
+    """Roles of workers that it needs and that are not there; none for a finished run."""
 
 
 class Roster(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Roster(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_roster(bus: Bus) -> Roster:
-    """Read who is there.
+    """Read the presence of nodes and the cards of runs.
 
     Raises:
         messages.base.BusError: the bus cannot be read.
@@ -123,7 +123,7 @@ def _missing(card: RunCard, presences: list[Presence]) -> tuple[Role, ...]:
 
 
 def _age_s(at: str, now: datetime) -> float:
-    """Return how long ago that was; clocks of different hosts differ, so a time to come is now."""
+    """Return the seconds since a time stamp. Clocks of hosts differ, so a time in the future counts as now."""
     try:
         moment = datetime.fromisoformat(at)
     except ValueError:
@@ -135,30 +135,30 @@ def _age_s(at: str, now: datetime) -> float:
 
 LATEST = "latest"
 _LISTED = 8
-"""Runs that a hint names at most."""
+"""Most runs that a hint names."""
 _LOOK_S = 2.0
 _LEASE_LOOK_S = 0.5
 _LEASE_S = 15.0
-"""A run without a leader for longer than a lease lasts has lost its planner."""
+"""Seconds. A run without a leader for longer than a lease lasts has lost its planner."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run is to be found."""
+    """The place of a run: a folder, or a server."""
 
     address: str
     run_id: str
-    """Or `latest`, or nothing: the only one."""
+    """A run's id, `latest`, or empty for the only run."""
     is_private: bool = False
-    """The server is the run's own, and needs no sign-in."""
+    """True if the server is the run's own and needs no sign-in."""
 
 
 def find_place(run: str, nats: str | None, runs_dir: Path, environment: Mapping[str, str]) -> Place:
-    """Return where a run is: on the server that is named, else where its folder says, else on the environment's.
+    """Return the place of a run: the named server, else the one in its folder, else the one in the environment.
 
     Args:
         run: an id, a run's folder, `latest` or nothing.
         nats: the server's addresses.
-        runs_dir: where run folders are looked for.
+        runs_dir: folder of run folders.
         environment: may name a server.
     """
     folder = None if nats else named_folder(run, runs_dir, has_server=bool(environment.get("KSEARCH_NATS")))
@@ -195,7 +195,7 @@ def _not_here(run: str, runs_dir: Path) -> ConfigError:
 
 
 def named_folder(run: str, runs_dir: Path, *, has_server: bool) -> RunFolder | None:
-    """Return the folder of a run here; none if there is none, or if `latest` means the server's."""
+    """Return the folder of a run here; None if there is none, or if `latest` means the server's latest run."""
     if run in ("", LATEST):
         runs = [] if has_server else list_runs(runs_dir)
         return runs[0] if runs else None
@@ -206,7 +206,7 @@ def named_folder(run: str, runs_dir: Path, *, has_server: bool) -> RunFolder | N
 
 
 async def find_run_id(bus: Bus, run: str) -> str:
-    """Return the run of a server by its id, by `latest`, or by nothing: the only one, or the only one going on."""
+    """Return the id of a server's run, given by its id, `latest`, or nothing: the only run, or the only active one."""
     cards = await read_cards(bus)
     ids = [card.run_id for card in cards]
     going = [card for card in cards if card.state != "finished"]
@@ -223,7 +223,7 @@ async def find_run_id(bus: Bus, run: str) -> str:
 
 
 async def read_cards(bus: Bus) -> list[RunCard]:
-    """Return the runs of a server, those that go on first, then the one that was submitted last."""
+    """Return the cards of a server's runs: active ones first, then the most recently submitted."""
     found = (decode_card(entry.value) for entry in (await bus.entries(RUNS)).values())
     cards = sorted((card for card in found if card is not None), key=lambda card: card.submitted_at, reverse=True)
     return sorted(cards, key=lambda card: card.state == "finished")
@@ -235,7 +235,7 @@ def _listed(cards: list[RunCard]) -> str:
 
 
 async def has_stream(bus: Bus, run_id: str) -> bool:
-    """Say whether a server has a run's events. Makes none."""
+    """Return True if a server has a run's events. Creates nothing."""
     try:
         await bus.find(run_id, f"{run_id}.opened")  # unlike `open_stream`, this makes none
     except (UnknownQueueError, ValueError):
@@ -244,7 +244,7 @@ async def has_stream(bus: Bus, run_id: str) -> bool:
 
 
 async def read_chronicle(bus: Bus, run_id: str) -> FoldedRun:
-    """Fold what a run's stream, which must be there, holds now."""
+    """Fold the records of a run's stream, which must exist."""
     chronicle, last = FoldedRun(), await bus.open_stream(run_id)
     if last == 0:
         return chronicle
@@ -268,7 +268,7 @@ async def leader_of(bus: Bus, run_id: str) -> str:
 
 
 async def live_leader(bus: Bus, run_id: str) -> str | None:
-    """Return who leads a run. A lease that its holder does not renew is waited for: it is a dead one's."""
+    """Return a run's leader. If the holder of the lease does not renew it, wait for the lease to expire."""
     first = await bus.get(lease_key(run_id))
     entry = first
     while entry is not None and first is not None:
@@ -298,7 +298,7 @@ async def tell_leader(bus: Bus, run_id: str, note: Callable[[str], None]) -> Non
 
 
 async def _leader_if_known(bus: Bus, run_id: str, *, otherwise: str) -> str:
-    """Return who leads; while the bus is away, who did."""
+    """Return the leader; while the bus cannot be reached, the last known one."""
     try:
         return await leader_of(bus, run_id)
     except BusError:
@@ -306,7 +306,7 @@ async def _leader_if_known(bus: Bus, run_id: str, *, otherwise: str) -> str:
 
 
 async def ask(bus: Bus, run_id: str, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
-    """Ask a run for something, and return what its planner decided on it. None: nothing, within `patience_s`."""
+    """Give a run an order, and return the planner's decision on it. None: no decision within `patience_s`."""
     seq = await bus.publish(run_id, encode(order), msg_id=f"{run_id}.asked-{uuid4().hex}")
     with anyio.move_on_after(patience_s):
         events = bus.events(run_id, after=seq)
@@ -321,19 +321,18 @@ async def ask(bus: Bus, run_id: str, order: Order, *, patience_s: float) -> tupl
 
 
 _HOLD_S = 60
-"""Seconds for which no planner may lead a run that is being forgotten, unless its end is reported."""
+"""Seconds for which no planner may lead a run that is being removed, unless the removal ends sooner."""
 _PARTING_S = 2.0
 
 
 async def forget_run(bus: Bus, run_id: str) -> None:
     """Remove everything that a server keeps of a run without a leader: jobs, events, blobs and its card.
 
-    An interrupted removal can be repeated: the card goes last, and the run is found by it.
+    An interrupted removal can be repeated: the card, by which the run is found, is removed last.
 
     Raises:
         ConfigError: the run has a leader.
-        messages.base.BusError: the server failed; what was removed until then is
-            gone.
+        messages.base.BusError: the server failed; what was removed until then is gone.
     """
     async with _unled(bus, run_id):
         await bus.delete_run(run_id)
@@ -343,7 +342,7 @@ async def forget_run(bus: Bus, run_id: str) -> None:
 
 
 async def check_unled(bus: Bus, run_id: str) -> None:
-    """Accept a run without a leader. The lease of a dead process is waited for."""
+    """Check that a run has no leader. Waits for the lease of a dead process to expire."""
     leader = await live_leader(bus, run_id)
     if leader is not None:
         raise _is_led(run_id, leader)
@@ -351,7 +350,7 @@ async def check_unled(bus: Bus, run_id: str) -> None:
 
 @asynccontextmanager
 async def _unled(bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Hold a run's lease, so that no other process leads it meanwhile. That of a dead process is waited for."""
+    """Hold a run's lease, so that no other process leads it. Waits for a dead process's lease to expire."""
     await check_unled(bus, run_id)
     key, holder = lease_key(run_id), f"ksearch-nats-forget-{socket.gethostname()}-{secrets.token_hex(2)}"
     try:

@@ -42,39 +42,39 @@ class Device(Protocol):
     """One kind of device."""
 
     name: str
-    """As `--device` says it."""
+    """Its name in `--device`."""
     languages: tuple[Language, ...]
-    """Roles that a node serves on it by default, as far as its host can."""
+    """Languages that a node serves on it by default, as far as its host supports them."""
 
     def describe(self) -> str:
         """Return its name as the system reports it; reads one small file at most."""
 
     async def probe(self, language: Language) -> Target:
-        """Say what this host builds for in a language.
+        """Return the target for which this host builds in a language.
 
         Raises:
-            messages.base.EvaluatorError: it cannot; says what to install.
+            messages.base.EvaluatorError: there is none; names the package to install.
         """
 
     async def prove_builder(self, language: Language, target: Target, artifacts: Path) -> None:
-        """Build what is known, in a store of its own within `artifacts`.
+        """Build known kernels, in a store of their own within `artifacts`.
 
         Raises:
-            messages.base.EvaluatorError: says what went wrong.
+            messages.base.EvaluatorError: names the failure.
         """
 
     async def prove_evaluator(self, language: Language, target: Target, artifacts: Path) -> None:
-        """Build, check and time what is known to be right, and find wrong what is known to be wrong.
+        """Build, check and time a known correct kernel, and find a known wrong one wrong.
 
         Raises:
-            messages.base.EvaluatorError: says what went wrong.
+            messages.base.EvaluatorError: names the failure.
         """
 
     def make_builder(self, bus: Bus, artifacts: Path) -> Builder:
         """Return a builder with artifacts for evaluators on other hosts."""
 
     def make_evaluator(self, bus: Bus, artifacts: Path, *, slots: int) -> Evaluator:
-        """Return an evaluator that gets what builders on other hosts built."""
+        """Return an evaluator that fetches the artifacts of builders on other hosts."""
 
 
 def device_of(text: str, isolation: Isolation = "auto") -> Device:
@@ -109,7 +109,7 @@ class HostDevice:
 
         Args:
             name: `cpu`, or `cuda:0`, `cuda:1`, ….
-            isolation: how candidates are kept from the host.
+            isolation: how the host is protected from candidates.
         """
         self.name = name
         self._isolation: Isolation = isolation
@@ -170,7 +170,7 @@ class HostDevice:
 
 
 class SimulatedDevice:
-    """A device on which nothing is run: verdicts follow from a candidate's hash, after a fixed time."""
+    """A device on which nothing runs: after a fixed time a verdict is derived from the candidate's hash."""
 
     name = "simulated"
     languages: tuple[Language, ...] = ("cpp", "triton")
@@ -179,12 +179,12 @@ class SimulatedDevice:
         """Make a device.
 
         Args:
-            seconds: how long an evaluation takes.
+            seconds: duration of an evaluation.
         """
         self._seconds = seconds
 
     def describe(self) -> str:
-        """Return what simulated devices are called."""
+        """Return the name of simulated devices."""
         return self.name
 
     async def probe(self, language: Language) -> Target:  # noqa: ARG002 - the same for all
@@ -194,10 +194,10 @@ class SimulatedDevice:
         return SIMULATED
 
     async def prove_builder(self, language: Language, target: Target, artifacts: Path) -> None:
-        """Have nothing to prove: nothing is built."""
+        """Do nothing: nothing is built."""
 
     async def prove_evaluator(self, language: Language, target: Target, artifacts: Path) -> None:
-        """Have nothing to prove: nothing is run."""
+        """Do nothing: nothing is run."""
 
     def make_builder(self, bus: Bus, artifacts: Path) -> Builder:  # noqa: ARG002 - nothing is built that could be sent
         """See `Device.make_builder`."""
@@ -214,7 +214,7 @@ class SimulatedDevice:
 
 @asynccontextmanager
 async def _empty_store(artifacts: Path) -> AsyncIterator[Path]:
-    """Lend a store for a proof: what was built before proves nothing. A leftover one is removed like the others."""
+    """Lend an empty store for a proof, since earlier builds prove nothing. It is removed afterwards."""
     folder = await anyio.to_thread.run_sync(_made_in, artifacts)
     try:
         yield Path(folder.name)
@@ -235,16 +235,16 @@ class Describe(Protocol):
     """Describes the task for models."""
 
     async def __call__(self, language: Language | None = None, /) -> TaskDescription:
-        """Return the description for candidates of a language; null: of the one that the workers are for.
+        """Return the description for candidates of a language; null: of the workers' language.
 
         Raises:
             ConfigError: the task cannot be used.
-            messages.base.EvaluatorError: the judge is at fault.
+            messages.base.EvaluatorError: the judge failed.
         """
 
 
 class Workers(msgspec.Struct, frozen=True, kw_only=True):
-    """Who builds and judges."""
+    """A builder and an evaluator."""
 
     builder: Builder
     evaluator: Evaluator
@@ -265,7 +265,7 @@ def read_task(config: RunConfig) -> TaskSpec:
     from evaluators.tasks import load_task  # noqa: PLC0415
 
     task = load_task(config.task)
-    # The task's own settings hold unless people set others.
+    # The task's own settings apply unless the user sets others.
     if config.tolerance != STRICT:
         task = with_tolerance(task, config.tolerance)
     if config.library_calls != "deny" or config.allow_library:
@@ -277,18 +277,18 @@ def read_task(config: RunConfig) -> TaskSpec:
 
 
 def with_tolerance(task: TaskSpec, profile: str) -> TaskSpec:
-    """Return the task, judged by a tolerance profile."""
+    """Return the task with a tolerance profile."""
     check_profile(profile)
     return msgspec.structs.replace(task, tolerance=msgspec.structs.replace(task.tolerance, profile=profile))
 
 
 def with_library_calls(task: TaskSpec, library_calls: LibraryCalls, allowed: str) -> TaskSpec:
-    """Return the task, with what of libraries candidates may call.
+    """Return the task with a rule for library calls.
 
     Args:
-        task: of kernels.
-        library_calls: whether all is allowed.
-        allowed: what is though the rest is not, with commas.
+        task: a task of kernels.
+        library_calls: whether all are allowed.
+        allowed: exceptions, separated by commas.
     """
     from evaluators.build.policy.operators import parse_allowed  # noqa: PLC0415 - costs the start-up of every command
 
@@ -297,12 +297,12 @@ def with_library_calls(task: TaskSpec, library_calls: LibraryCalls, allowed: str
 
 
 def with_measure(task: TaskSpec, measure: Measure, *, device: str | None) -> TaskSpec:
-    """Return the task, with what counts as a call's latency on a GPU.
+    """Return the task with a definition of latency on a GPU.
 
     Args:
-        task: of kernels.
-        measure: what counts.
-        device: where candidates run, as `--device` names it; None: on other hosts.
+        task: a task of kernels.
+        measure: the definition.
+        device: device of the candidates, as `--device` names it; None: on other hosts.
     """
     if measure != task.rules.measure and device == CPU:
         raise refusal(f"--measure {measure} is for GPUs; on a CPU a call takes what it takes", "leave it out")
@@ -317,14 +317,14 @@ def with_threads(task: TaskSpec, threads: int, *, device: str) -> TaskSpec:
 
 
 def check_threads_here(task: TaskSpec) -> None:
-    """Refuse a task on more threads than this host has cores, where it is this host that judges."""
+    """Refuse a task with more threads than this host has cores, if it is evaluated here."""
     cores = len(os.sched_getaffinity(0))
     if task.rules.threads > cores:
         raise refusal(f"--threads {task.rules.threads}: this host gives {cores} cores", f"at most --threads {cores}")
 
 
 def check_baseline(settings: WorkerSettings) -> None:
-    """Refuse a second baseline where none is timed."""
+    """Refuse a second baseline where it cannot be timed."""
     if settings.baseline and gpu_of(settings.device) is not None:
         raise refusal(f"--baseline {settings.baseline} is for GPUs of this host", "leave it out")
     if settings.baseline and settings.device == CPU:
@@ -332,14 +332,14 @@ def check_baseline(settings: WorkerSettings) -> None:
 
 
 def is_task(name: str) -> bool:
-    """Say whether this names a problem rather than a run: a bundled one, a source's, or a file."""
+    """Return True if this names a problem rather than a run: a bundled one, a source's, or a file."""
     from evaluators.tasks import is_bundled, names_source, split_path  # noqa: PLC0415
 
     return is_bundled(name) or names_source(name) or split_path(name)[0].is_file()
 
 
 def check_model(task: TaskSpec, language: Language, dialect: Dialect) -> None:
-    """Refuse a model that can do nothing for a task."""
+    """Refuse a model that cannot write for a task."""
     check_language(task, language)
     if task.source != "program" and language == "python" and dialect == "offline":
         raise refusal("the built-in rules write no torch modules", "name a model: --model NAME; or use --language cpp")
@@ -348,7 +348,7 @@ def check_model(task: TaskSpec, language: Language, dialect: Dialect) -> None:
 
 
 def check_language(task: TaskSpec, language: Language) -> None:
-    """Refuse candidates in a language that a task leaves out."""
+    """Refuse a language that the task does not allow."""
     if task.languages and language not in task.languages:
         raise refusal(
             f"task {task.name!r} is for candidates in {', '.join(task.languages)}, not in {language}",
@@ -357,7 +357,7 @@ def check_language(task: TaskSpec, language: Language) -> None:
 
 
 def initial_program(task: TaskSpec) -> Candidate | None:
-    """Return the program that a search starts from, where it is a candidate like any other."""
+    """Return the program that a search starts from, if it can be scored like a candidate."""
     if task.source != "program":
         return None
     from evaluators.programs.task import initial_candidate  # noqa: PLC0415
@@ -366,11 +366,11 @@ def initial_program(task: TaskSpec) -> Candidate | None:
 
 
 async def find_target(task: TaskSpec, language: Language, device: str = "cpu") -> Target:
-    """Say what this machine builds for; runs a compiler once, where there is one.
+    """Return the target that this machine builds for. Runs a compiler once, if there is one.
 
     Args:
-        task: what candidates are for.
-        language: what they are written in.
+        task: the candidates' task.
+        language: the candidates' language.
         device: `cpu`, `cuda:0`, or several GPUs: `cuda:0,cuda:1`.
     """
     if task.source == "program":
@@ -401,10 +401,10 @@ async def open_workers(
     """Make builder and evaluator, and end their processes afterwards.
 
     Args:
-        task: what they are to work on.
-        language: what candidates are written in.
-        artifacts: the store of what is built.
-        settings: on which device, and how many at once.
+        task: the candidates' task.
+        language: the candidates' language.
+        artifacts: the store of build products.
+        settings: device, and number of jobs at once.
     """
     async with AsyncExitStack() as stack:
         if task.source == "program":
@@ -439,7 +439,7 @@ def _program_workers(task: TaskSpec, settings: WorkerSettings) -> Workers:
 
 
 def slots_of(settings: WorkerSettings) -> int:
-    """Return how many candidates are judged at once: as many as there are GPUs, or as many as was said."""
+    """Return the number of candidates judged at once: the configured number, or one for each GPU."""
     if gpu_of(settings.device) is not None:
         return 1
     devices = devices_of(settings.device)

@@ -1,4 +1,4 @@
-"""Goes along with a search and never holds it up: experiment trackers, each in a process of its own, and notices."""
+"""Serves trackers and notices beside a search and never delays it; trackers have processes of their own."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from messages.codec import Record
 
 
 def accompanied(session: Session, lead: Lead, *, say: Callable[[str], None]) -> Lead:
-    """Return a `Lead` that has the run tracked, and notices sent, as its configuration says.
+    """Return a `Lead` that also tracks the run and sends notices, as configured.
 
-    A session that only watches a run leaves that to the one that leads it.
+    A session that only watches a run leaves that to the leader.
     """
 
     async def led(*, tell: Callable[[Record], None], stop: StopSwitch | None = None) -> None:
@@ -46,9 +46,9 @@ def accompanied(session: Session, lead: Lead, *, say: Callable[[str], None]) -> 
 
 _LONGEST_WORD = 1 << 20
 _HURRY_S = 3.0
-"""How long a session that is to end now waits."""
+"""Seconds that a session waits if it has to end now."""
 _QUIET_S = 2.0
-"""A parting that takes longer is explained."""
+"""Seconds after which the wait at the end is explained."""
 SECRET_VARIABLES = ("WANDB_API_KEY", "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD")
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ log = structlog.get_logger(__name__)
 async def tracked(
     folder: RunFolder, config: RunConfig, environment: Mapping[str, str], say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Have a run's trackers told of it while this is entered; what goes wrong with one is said and changes nothing."""
+    """Report a run to its trackers while this is entered. Failures of a tracker are reported and change nothing."""
     names = tracker_names(config.tracking.to or "")
     if not names:
         yield
@@ -94,7 +94,7 @@ class _Beside:
         self._over = anyio.Event()
 
     async def start(self, environment: Mapping[str, str]) -> None:
-        """Start it: in a session of its own, so that no Ctrl-C and no terminal that closes is meant for it."""
+        """Start it in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it."""
         settings = msgspec.json.encode(self._config.tracking).decode()
         command = [
             sys.executable,
@@ -118,7 +118,7 @@ class _Beside:
             log.warning("the run is not tracked", tracker=self._name, error=str(error))
 
     async def listen(self) -> None:
-        """Pass on what it says until it ends."""
+        """Pass on its messages until it ends."""
         if self._process is None or self._process.stdout is None:
             self._over.set()
             return
@@ -151,7 +151,7 @@ class _Beside:
                 told(text, tracker=self._name, taken=word.taken, dropped=word.dropped)
 
     async def part(self, patience_s: float) -> None:
-        """Let it tell the rest, as long as there is patience, and have it end."""
+        """Let it report the rest within this time, then end it."""
         process = self._process
         if process is None:
             return
@@ -182,7 +182,7 @@ async def _end(process: Process) -> None:
 
 
 def _without_our_keys(environment: Mapping[str, str], config: RunConfig) -> dict[str, str]:
-    """Return an environment without our settings and the keys of the models: a tracker needs neither."""
+    """Return an environment without our settings and the models' keys, which a tracker does not need."""
     model = config.model
     keys = {*API_KEY_VARIABLES, *ROLE_KEY_VARIABLES.values(), model.key_variable}
     keys |= {each.key_variable for each in (model.planner, model.coder, *model.coder.members)}

@@ -1,4 +1,4 @@
-"""Trackers and notices that people can choose. Light: every command that reads settings loads it."""
+"""Names of trackers and notices. Light: every command that reads settings loads it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ MODULES: Mapping[str, str] = {
     "wandb": "ksearch_async.follow.tracking.wandb",
     "mlflow": "ksearch_async.follow.tracking.mlflow",
 }
-"""Each has a class `Tracked`, a `Tracker`; its package is the extra of the same name."""
+"""Module of each tracker, with a class `Tracked` (a `Tracker`); its package is the optional dependency of the same
+name."""
 
 
 def tracker_names(words: str) -> tuple[str, ...]:
-    """Return which trackers are meant by names with commas; each once.
+    """Return the trackers named in a list with commas, each once.
 
     Raises:
         ConfigError: one is not known.
@@ -36,10 +37,10 @@ SECRET_VARIABLE = "KSEARCH_NOTIFY_SECRET"  # noqa: S105 - a variable's name
 
 
 def check_url(url: str) -> None:
-    """Accept an address of a webhook. It is not repeated: it may hold a secret.
+    """Check the address of a webhook. Errors do not repeat it: it may contain a secret.
 
     Raises:
-        ConfigError: it is none, or holds a name and a password.
+        ConfigError: it is not an address, or contains a name and a password.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -52,7 +53,7 @@ def check_url(url: str) -> None:
 
 
 def kinds_of(words: str) -> frozenset[str]:
-    """Return of which kinds notices are sent.
+    """Return the kinds of notices named in a list with commas.
 
     Raises:
         ConfigError: one is not known.

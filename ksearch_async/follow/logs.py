@@ -3,7 +3,7 @@
 The first defence is that no code puts a secret into a line; see `actors.llm.transport` and
 `ksearch_async.fleet.access`.
 
-Lines carry the ids of what they are about: `run`, `worker`, `job`, `attempt`; and `trace` where jobs are traced.
+Lines carry the ids of their subject: `run`, `worker`, `job`, `attempt`; and `trace` if jobs are traced.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _known: set[str] = set()
 def keep_secret(*secrets: str | None) -> None:
     """Mask these texts in all log lines from now on, quoted or not.
 
-    Nothing and short ones are ignored: lines would be full of holes, which tell more than they hide.
+    Empty and short texts are ignored: masking them would fill lines with holes, which reveal more than they hide.
     """
     for secret in secrets:
         if secret is not None and len(secret) >= SHORTEST:
@@ -41,15 +41,15 @@ def keep_secret(*secrets: str | None) -> None:
 
 
 def without_secrets(line: str) -> str:
-    """Return a line with `***` where secrets were."""
+    """Return a line with `***` in place of secrets."""
     for secret in sorted(_known, key=len, reverse=True):
         line = line.replace(secret, HIDDEN)
     return _SEED.sub(HIDDEN, line)
 
 
 Console: TypeAlias = Literal["warnings", "text", "json"]
-"""Lines on stderr: warnings only, beside a search's view; or all lines of ours and the warnings of libraries, as
-text or as one JSON object each."""
+"""Lines on stderr: warnings only, beside a search's view; or all our lines and libraries' warnings, as text or as one
+JSON object each."""
 
 _OURS = ("ksearch_async", "actors", "evaluators", "messages")
 
@@ -72,7 +72,7 @@ _SHARED: list[structlog.types.Processor] = [
 
 
 def console_of(environment: Mapping[str, str], *, as_json: bool) -> Console:
-    """Return what a node's stderr gets: JSON if `--log-json` or `KSEARCH_LOG_FORMAT=json` says so, else text.
+    """Return the form of a node's stderr: JSON if `--log-json` or `KSEARCH_LOG_FORMAT=json` is set, else text.
 
     Raises:
         ConfigError: the variable has another value.
@@ -86,12 +86,12 @@ def console_of(environment: Mapping[str, str], *, as_json: bool) -> Console:
 def configure_logs(
     file: Path | None = None, *, say: Callable[[str], None] | None = None, console: Console = "warnings"
 ) -> None:
-    """Send our lines, and those of libraries that use `logging`, to the console and to a file (all).
+    """Send our lines, and those of libraries that use `logging`, to the console, and all of them to a file.
 
     Args:
-        file: takes all lines, as JSON.
-        say: takes what the console would, a line each; None: stderr does.
-        console: which lines, in which form.
+        file: receives all lines, as JSON.
+        say: called with each line for the console; None: they go to stderr.
+        console: selection and form of the console's lines.
     """
     handlers: list[logging.Handler] = [_console(say, console)]
     if file is not None:
@@ -124,7 +124,7 @@ def _console(say: Callable[[str], None] | None, console: Console) -> logging.Han
 
 
 def pass_to_logging() -> None:
-    """Have our lines go to `logging`, unless the program has said where structlog's go: they would go to stdout."""
+    """Send our lines to `logging`, unless the program has configured structlog; they would go to stdout otherwise."""
     if structlog.is_configured():
         return
     structlog.configure(
@@ -149,13 +149,13 @@ class _Said(logging.Handler):
 
 
 class _LogFile(logging.FileHandler):
-    """Goes without lines that cannot be written: the journal says what failed, a full disk must not fill the screen."""
+    """Drops lines that cannot be written: the journal reports failures, and a full disk must not fill the screen."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
         """Drop the line."""
 
     def close(self) -> None:
-        """Close the file, and drop what could not be written."""
+        """Close the file, and drop lines that could not be written."""
         with suppress(OSError):
             super().close()
 
@@ -181,7 +181,7 @@ def _formatter(renderer: structlog.types.Processor) -> logging.Formatter:
 
 
 def _with_time(logger: object, method: str, event: structlog.types.EventDict) -> str:
-    """Render a line for people who read it later, its exception's text below it."""
+    """Render a line for later readers, with its exception's text below it."""
     at, exception = event.get("timestamp", ""), event.get("exception", "")
     return f"{at[:19]}Z {_for_people(logger, method, event)}" + (f"\n{printable(exception)}" if exception else "")
 

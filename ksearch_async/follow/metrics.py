@@ -1,7 +1,8 @@
 """Metrics of a fleet and its runs: `ksearch nodes --json` prints them, `GET /metrics` serves them to Prometheus.
 
-The endpoint needs the extra `metrics`. It has no authentication, and tells names, counts and times, never what jobs
-hold: loopback unless told otherwise. Labels are few and bounded: roles, outcomes, devices, the queues and runs of now.
+The endpoint needs `pip install ksearch-async[metrics]`. It has no authentication, so it listens on loopback by default;
+it reports names, counts and times, never the content of jobs. Labels are few and bounded: roles, outcomes, devices, and
+the current queues and runs.
 """
 
 from __future__ import annotations
@@ -56,12 +57,12 @@ class WorkerUse(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     in_hand: int
     busy_ratio: float | None
-    """Seconds of work / (slots x seconds that it is there), 0 to 1; null: it has only just started."""
+    """Seconds of work / (slots x seconds since its start), 0 to 1; null: it has only just started."""
     done: int
     failed: int
     redelivered: int
     model: ModelUse | None
-    """Null: it asks none."""
+    """Null: it calls no model."""
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +88,14 @@ class RunUse(msgspec.Struct, frozen=True, kw_only=True):
     prompt_tokens: int
     completion_tokens: int
     cost_usd: float | None
-    """Of its model calls; null: a price is not known."""
+    """Cost of its model calls; null: a price is not known."""
     planner_calls: int
     planner_mean_s: float | None
-    """Seconds to an answer of the planner's model; null: there was none."""
+    """Mean seconds to an answer of the planner's model; null: there was none."""
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):
-    """All of it."""
+    """All metrics."""
 
     workers: tuple[WorkerUse, ...]
     devices: tuple[DeviceUse, ...]
@@ -108,7 +109,7 @@ async def read_metrics(bus: NatsBus) -> Metrics:
 
 
 async def metrics_beside(roster: Roster, bus: NatsBus) -> Metrics:
-    """Look at the queues, beside a roster that was read just now."""
+    """Read the queues, and combine them with a roster."""
     presences, cards = [node.presence for node in roster.nodes], [run.card for run in roster.runs]
     return metrics_of(presences, cards, await bus.measure())
 
@@ -116,7 +117,7 @@ async def metrics_beside(roster: Roster, bus: NatsBus) -> Metrics:
 def metrics_of(
     presences: Iterable[Presence], cards: Iterable[RunCard] = (), queues: Iterable[QueueDepth] = ()
 ) -> Metrics:
-    """Return the figures of those who are there; who has left counts no more."""
+    """Return the figures of processes that are present; those that have left are not counted."""
     there = [presence for presence in presences if presence.state != "left"]
     return Metrics(
         workers=tuple(worker_use(presence) for presence in sorted(there, key=lambda one: (one.role, one.name))),
@@ -189,20 +190,20 @@ def _devices(presences: Iterable[Presence]) -> tuple[DeviceUse, ...]:
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """Answer of a process to a scrape."""
+    """A process's answer to a scrape."""
 
     own: WorkerUse | None = None
     job_s: Histogram | None = None
-    """How long its jobs took."""
+    """Durations of its jobs."""
     fleet: Metrics | None = None
-    """Its view of the others; None in processes that may not look."""
+    """Its metrics of the other processes; None if it may not read them."""
 
 
 @asynccontextmanager
 async def metrics_served(
     port: int | None, host: str, read: Callable[[], Awaitable[Reading]], *, say: Callable[[str], None]
 ) -> AsyncIterator[None]:
-    """Serve metrics while inside, if there is a port."""
+    """Serve metrics while the context is open, if there is a port."""
     if port is None:
         yield
         return
@@ -223,7 +224,7 @@ def metrics_socket(port: int, host: str = LOOPBACK) -> socket.socket:
     """Return a socket for the endpoint; port 0: a free one.
 
     Raises:
-        ConfigError: the extra is not installed, or the port cannot be bound.
+        ConfigError: the optional dependency is not installed, or the port cannot be bound.
     """
     if find_spec("prometheus_client") is None:
         raise refusal("--metrics-port needs prometheus-client", "pip install 'ksearch-async[metrics]'")
@@ -248,7 +249,7 @@ async def serve_metrics(
     *,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Answer scrapes until cancelled. A reading for which the bus is away is answered with 503."""
+    """Answer scrapes until cancelled, with 503 while the bus cannot be reached."""
     from prometheus_client.exposition import choose_encoder  # noqa: PLC0415 - an extra
     from starlette.applications import Starlette  # noqa: PLC0415 - only where it is served
     from starlette.responses import Response  # noqa: PLC0415

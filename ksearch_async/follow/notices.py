@@ -1,10 +1,10 @@
 """Notices about a run: which are due, and sending them to a webhook beside the search.
 
-A notice holds figures and our own words: no source, no output of a kernel, no model's text, no error's text.
+A notice contains figures and our own words: no source, no output of a kernel, no model's text, no error's text.
 
-The body is `Notice`; docs/guides/tracking.md says what each field means. With a secret it is signed: the header
+The body is `Notice`; docs/guides/tracking.md documents its fields. With a secret it is signed: the header
 `X-Ksearch-Signature` is `sha256=` and the HMAC-SHA256, in hex, of the header `X-Ksearch-Timestamp`, a dot and the body.
-Of several bests that wait only the latest is sent.
+Of several waiting notices of a new best only the latest is sent.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from messages.codec import Record
 from messages.events import JobLost, JobsUnserved
 
 _QUIET_S = 600.0
-"""Minimum interval between two notices of one kind of trouble."""
+"""Least seconds between two notices of one kind of trouble."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run stands, and its best."""
+    """State of the run, and its best."""
 
     standing: str
     stopped_by: str
@@ -61,12 +61,12 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """The body of a webhook's request."""
 
     id: str
-    """The same whenever this notice is sent again: receivers know duplicates by it."""
+    """Id that stays the same when the notice is sent again, so that receivers can recognise duplicates."""
     kind: NoticeKind
     run: str
     task: str
     at: str
-    """ISO 8601, UTC: when it happened."""
+    """Time of the event, ISO 8601, UTC."""
     text: str
     """A line for people."""
     figures: Figures
@@ -74,7 +74,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Herald:
-    """Folds a run's records and says which notices are due. Pure but for that interval."""
+    """Folds a run's records and returns the notices that are due. Pure but for the interval between notices."""
 
     def __init__(self, kinds: frozenset[str]) -> None:
         self._kinds = kinds
@@ -107,7 +107,7 @@ class Herald:
         ]
 
     def failed(self) -> list[Notice]:
-        """Return the notice of a session that ended by an error of ours or of the disk, which no record tells of."""
+        """Return the notice of a session that ended by our own error or a disk error, for which there is no record."""
         run = self._run
         if run.started is None or run.last_at is None or "trouble" not in self._kinds:
             return []
@@ -148,7 +148,7 @@ def _worth_words(best: Mark) -> str:
 
 
 def _trouble_words(record: Record) -> str:
-    """Say what is wrong with what a search needs, without what a kernel, a model or an endpoint has said."""
+    """Return the trouble of a search in words, without any text of a kernel, a model or an endpoint."""
     body = record.body
     if isinstance(body, JobsUnserved):
         return f"jobs wait, and there is no {body.role} who can do them"
@@ -162,11 +162,11 @@ log = structlog.get_logger(__name__)
 
 
 _LONGEST_PLAIN_PATH = 16
-"""Characters of an address's path that may well stand elsewhere in a log; longer ones hold a token."""
+"""Longest path of an address that may appear in a log; longer ones contain a token."""
 _PARTING_S = 20.0
-"""How long a session that is over waits for the last notices."""
+"""Seconds that a finished session waits for the last notices."""
 _HURRY_S = 3.0
-"""The same for one that is to end now."""
+"""The same for a session that has to end now."""
 
 
 @asynccontextmanager
@@ -176,7 +176,7 @@ async def noticed(
     """Send notices of a run while this is entered, if a channel is configured.
 
     Raises (when entered):
-        ConfigError: the environment's address is none.
+        ConfigError: the environment's address is not a valid one.
     """
     url = settings.url or environment.get(URL_VARIABLE)
     if not url:
@@ -216,7 +216,7 @@ class _Watch:
         self._after = after
 
     async def follow(self) -> None:
-        """Send what is due until the session and the journal have ended."""
+        """Send due notices until the session and the journal have ended."""
         with anyio.CancelScope(shield=True):  # the parent cancels when its patience ends
             try:
                 await self._follow()
@@ -243,15 +243,15 @@ class _Watch:
 
 
 _WAITS_S = (1.0, 4.0, 16.0)
-"""Before the second try and those after it."""
+"""Seconds before the second try and those after it."""
 _LONGEST_WAIT_S = 60.0
-"""That an endpoint may ask for (`Retry-After`)."""
+"""Longest wait, in seconds, that an endpoint may request (`Retry-After`)."""
 _WAITING = 8
-"""Notices that wait, at most."""
+"""Most notices that wait."""
 _MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Answers after which another try may help."""
+"""HTTP statuses after which another try may help."""
 _REDIRECTS = (307, 308)
-"""With others a client may turn the request into another one."""
+"""Redirects that are followed; with others a client may turn the request into another one."""
 _MOST_REDIRECTS = 3
 
 
@@ -260,7 +260,7 @@ class Post:
 
     def __init__(self, url: str, secret: str, timeout_s: float) -> None:
         self.empty = anyio.Event()
-        """Nothing waits, and nothing more will."""
+        """Set when no notice waits and no further one comes."""
         self._url = url
         self._secret = secret.encode()
         self._timeout_s = timeout_s
@@ -271,7 +271,7 @@ class Post:
         self._dropped = 0
 
     def put(self, notices: list[Notice]) -> None:
-        """Have notices sent; a best that waits gives way to a newer one."""
+        """Queue notices. A waiting best is replaced by a newer one."""
         for notice in notices:
             if notice.kind == "best":
                 self._waiting = [each for each in self._waiting if each.kind != "best"]
@@ -283,12 +283,12 @@ class Post:
             self._arrived.set()
 
     def close(self) -> None:
-        """Say that no more will come."""
+        """End the queue: no further notices come."""
         self._is_closed = True
         self._arrived.set()
 
     def report(self) -> None:
-        """Say in the log how many were sent, and how many were not."""
+        """Log how many were sent, and how many were not."""
         self._dropped += len(self._waiting)
         if self._dropped:
             log.warning("notices were not delivered", host=self._host, sent=self._sent, dropped=self._dropped)
@@ -296,7 +296,7 @@ class Post:
             log.info("notices were delivered", host=self._host, sent=self._sent)
 
     async def deliver(self) -> None:
-        """Send what is put, until all is sent and it is closed."""
+        """Send queued notices until all are sent and the queue is closed."""
         async with httpx.AsyncClient(timeout=self._timeout_s, follow_redirects=False) as client:
             while self._waiting or not self._is_closed:
                 await self._arrived.wait()
@@ -327,7 +327,7 @@ class Post:
         log.warning("a notice was not delivered; the run goes on", host=self._host, kind=notice.kind, error=problem)
 
     async def _tried(self, client: httpx.AsyncClient, notice: Notice) -> tuple[float | None, str]:
-        """Return what went wrong, if something did, and after how many seconds to try again: null, not at all."""
+        """Return the error, if any, and the seconds until the next try; null: no further try."""
         body, url = msgspec.json.encode(notice), self._url
         try:
             for _ in range(_MOST_REDIRECTS + 1):
@@ -355,7 +355,7 @@ class Post:
 
 
 def signature_headers(secret: bytes, body: bytes, timestamp: int) -> Mapping[str, str]:
-    """Return the headers by which a receiver knows who sent a body, and when (Unix time)."""
+    """Return the headers by which a receiver can verify the sender and the time (Unix time) of a body."""
     digest = hmac.new(secret, f"{timestamp}.".encode() + body, hashlib.sha256).hexdigest()
     return {"x-ksearch-timestamp": str(timestamp), "x-ksearch-signature": f"sha256={digest}"}
 

@@ -1,7 +1,7 @@
-"""Switches traces on: `KSEARCH_TRACING=1`, or an `OTEL_EXPORTER_OTLP_ENDPOINT` where the extra is installed.
+"""Switches tracing on: `KSEARCH_TRACING=1`, or `OTEL_EXPORTER_OTLP_ENDPOINT` if OpenTelemetry is installed.
 
-Everything else (endpoint, headers, sampling, resource attributes) is said by OpenTelemetry's own variables, which its
-SDK reads.
+Everything else (endpoint, headers, sampling, resource attributes) is configured by OpenTelemetry's own variables, which
+its SDK reads.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _NEEDED = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
 
 @contextmanager
 def tracing(environment: Mapping[str, str], *, role: str) -> Iterator[None]:
-    """Have what is done inside traced, if the environment asks for it. Spans under way are sent at the end.
+    """Trace the work in this context, if the environment asks for it. Open spans are sent at the end.
 
     Args:
         environment: `KSEARCH_TRACING`, else `OTEL_EXPORTER_OTLP_ENDPOINT` or `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.
-        role: what the process does; the service's name is `ksearch-<role>` unless `OTEL_SERVICE_NAME` says another.
+        role: role of the process; the service's name is `ksearch-<role>` unless `OTEL_SERVICE_NAME` sets another.
     """
     if not _is_wanted(environment):
         yield
@@ -47,7 +47,7 @@ def tracing(environment: Mapping[str, str], *, role: str) -> Iterator[None]:
 
 
 def _is_wanted(environment: Mapping[str, str]) -> bool:
-    """Say whether to trace.
+    """Return True if tracing is configured.
 
     Raises:
         ConfigError: see `tracing`.

@@ -1,8 +1,8 @@
 """Starts a search in a new process session that outlives its terminal and writes to a file.
 
-The command forks before anything is started, and waits until the run has begun: what the new process says until then,
-and its exit code if it fails, are the command's own. Ctrl-C ends the start. After that nothing ties the two together:
-no terminal, no pipe, no parent that has to wait for a child.
+The command forks before anything is started, and waits until the run has begun. Until then it passes on the new
+process's output, and returns its exit code if the start fails. Ctrl-C cancels the start. Afterwards the two share no
+terminal, no pipe and no parent that has to wait for a child.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from ksearch_async.runs.folder import RunFolder
 from messages.base import BoundaryError
 
 _LOOK_S = 0.1
-"""How often what a start says is passed on."""
+"""Seconds between looks for new output of a start."""
 
 
 class Detached(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that goes on by itself."""
+    """A run that continues in a process of its own."""
 
     run: str
     path: str
-    """Its folder."""
+    """Path of its folder."""
     output: str
-    """File that has what it prints."""
+    """Path of the file with its output."""
     pid: int
-    """Of the process that leads it: SIGTERM stops it as Ctrl-C would."""
+    """Id of the process that leads it. SIGTERM stops it, as Ctrl-C does in a terminal."""
 
 
 class Departure:
-    """The new process's side: says once that the run has begun."""
+    """The new process's side: reports once that the run has begun."""
 
     def __init__(self, parent: int) -> None:
         self._parent = parent
         self.has_left = False
 
     def leave(self, folder: RunFolder) -> None:
-        """Have all further output go to the run's folder, and let the command return. Again: nothing.
+        """Send all further output to the run's folder, and let the command return. A second call does nothing.
 
         Raises:
             messages.base.BoundaryError: the folder cannot be written.
@@ -67,9 +67,9 @@ class Departure:
 
 
 def depart() -> Departure | Detached | int:
-    """Go on in a new process. Returns in both: a `Departure` in the new one.
+    """Continue in a new process. Returns in both: in the new one a `Departure`.
 
-    In the old one it returns when the run has begun (`Detached`), or has not: the new process's exit code.
+    In the old one it returns `Detached` when the run has begun, or the new process's exit code if the start failed.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
@@ -93,7 +93,7 @@ def depart() -> Departure | Detached | int:
 
 
 def _settle(said: BinaryIO, noted: BinaryIO) -> None:
-    """Leave the terminal: no input, output to files that the old process reads, no signals of its keys or its end."""
+    """Detach from the terminal: close stdin, redirect output to files that the parent reads, ignore its signals."""
     os.setsid()
     with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - of a file descriptor's life
         os.dup2(nothing.fileno(), 0)
@@ -114,7 +114,7 @@ class _Relay:
         self._at = 0
 
     def pass_on(self) -> None:
-        """Write what is new."""
+        """Write the new output."""
         while block := os.pread(self._file.fileno(), 1 << 16, self._at):
             self._at += len(block)
             self._stream.buffer.write(block)
@@ -130,7 +130,7 @@ def _begun(fd: int, relays: tuple[_Relay, ...]) -> Detached | None:
 
 
 def _exit_code(child: int, relays: tuple[_Relay, ...]) -> int:
-    """Return with what a process ended, once all that it said is passed on; as shells do, 128 + N for a signal."""
+    """Return a process's exit code once all its output is passed on; 128 + N for signal N, as shells do."""
     _, status = os.waitpid(child, 0)
     for relay in relays:
         relay.pass_on()

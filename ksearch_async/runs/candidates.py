@@ -1,6 +1,6 @@
-"""Names, versions and origins of a run's candidates, and the answers that brought them.
+"""Names, versions and origins of a run's candidates, and the model answers that produced them.
 
-The reference (the root, `n0`) is no version: it is `None` here.
+The reference (the root, `n0`) is not a version: it is `None` here.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from messages.verdicts import worth_text
 
 BEST: Final = "best"
 BASE: Final = ("base", "parent")
-"""Names of the version that the other one's branch started from: its parent node's best candidate."""
+"""Names for the base of the other version: the best candidate of the parent node of its branch."""
 _FEWEST_LETTERS = 4
-"""Of a candidate's id."""
+"""Fewest characters of a candidate's id that identify it."""
 
 
 def archive_of(run: Run) -> Archive:
@@ -39,7 +39,7 @@ def archive_of(run: Run) -> Archive:
 
 
 def attempt_of(run: Run, node_id: str, number: int | None) -> Told:
-    """Return one answer for a node, the last one where no number is given.
+    """Return an answer for a node: the one with this number, or the last.
 
     Raises:
         ConfigError: there is none.
@@ -57,7 +57,7 @@ def attempt_of(run: Run, node_id: str, number: int | None) -> Told:
 
 
 class Version(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate, where it stands in the run."""
+    """A candidate, with its place in the run."""
 
     candidate_id: str
     node_id: str
@@ -66,16 +66,16 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
     round: int | None = None
     """Null if it was not evaluated."""
     fate: str | None = None
-    """Of its latest measurement, as are speedup and credit: what a confirmation said is what it counts for."""
+    """Status of its latest measurement. Speedup and credit are of the same measurement."""
     speedup: float | None = None
     credit: float | None = None
     screen_speedup: float | None = None
-    """Speedup by its first measurement, before the one that counts; None if it was measured once."""
+    """Speedup in its first measurement, before the one that counts; None if it was measured once."""
     candidate: Candidate
 
     @property
     def said(self) -> str:
-        """Name it for people: `round 5, n3, 2.06x`."""
+        """Return its name for people: `round 5, n3, 2.06x`."""
         result = (self.fate or "no verdict").replace("_", " ")
         if self.credit is not None:
             is_least = self.fate == "unstable" and self.speedup == self.credit
@@ -85,10 +85,10 @@ class Version(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Versions:
-    """The candidates of a run. A candidate that was written again keeps the place where it came up first."""
+    """The candidates of a run. A candidate that was written again keeps its first place."""
 
     def __init__(self, run: Run) -> None:
-        """Take a run that was read with its texts."""
+        """Read them from a run that was read with its texts."""
         self.run = run
         self._by_id: dict[str, Version] = {}
         self._by_round: dict[int, str] = {}
@@ -111,11 +111,12 @@ class Versions:
         )
 
     def pair(self, a: str | None, b: str | None) -> tuple[Version | None, Version | None]:
-        """Return the two versions that are meant.
+        """Return the two versions to compare.
 
         Args:
             a: the older one; null: the base of `b`.
-            b: the newer one. If null, `a` is the newer one and is compared with its base; if both are, the best is.
+            b: the newer one. If null, `a` is the newer one and is compared with its base; if both are null, the best
+                is.
 
         Raises:
             ConfigError: there is no such version.
@@ -135,7 +136,7 @@ class Versions:
         return (self._base_of(newer) if a in BASE else self.named(a)), newer
 
     def named(self, name: str) -> Version | None:
-        """Return the version that a round's number, a node's id, the beginning of a candidate's id or `best` means.
+        """Return the version named by a round's number, a node's id, the beginning of a candidate's id, or `best`.
 
         Raises:
             ConfigError: there is none.
@@ -194,7 +195,7 @@ class Versions:
 
 
 def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
-    """Yield a unified diff over all files of both versions; a missing last newline is no difference."""
+    """Yield a unified diff over all files of both versions. A missing newline at the end is not a difference."""
     before, after = _texts(older), _texts(newer)
     for path in dict.fromkeys([*before, *after]):
         left, right = (
@@ -205,18 +206,18 @@ def diff_lines(older: Version | None, newer: Version | None) -> Iterator[str]:
 
 
 def _texts(version: Version | None) -> dict[str, list[str]]:
-    """Return path → lines; the reference is no candidate and has none."""
+    """Return the lines of each file by path; none for the reference."""
     return {file.path: file.text.splitlines() for file in version.candidate.files} if version else {}
 
 
 class Provenance(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate with what the journal knows of it."""
+    """A candidate, with everything the journal holds about it."""
 
     run_id: str
     task: TaskSpec
     tensors: tuple[TensorSpec, ...]
     call: CallForm | None
-    """How it is called; null: with the tensors alone."""
+    """Its call form; null: it takes tensors only."""
     target: Target
     candidate: Candidate
     found_by: tuple[str, ...] = ()
@@ -225,21 +226,21 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     marks: tuple[str, ...] = ()
     """Remarks on the task."""
     evaluated: CandidateEvaluated | None = None
-    """The verdict that counts: the latest confirmation, else the latest; null: it was never judged."""
+    """The verdict that counts: of the latest confirmation, else the latest one; null: it was never evaluated."""
     evaluated_at: str = ""
     """ISO 8601, UTC."""
 
 
 def read_provenance(folder: RunFolder, which: str = BEST) -> Provenance:
-    """Return what a run knows of one of its candidates.
+    """Return everything that a run's journal holds about one candidate.
 
     Args:
-        folder: the run's.
+        folder: the run's folder.
         which: a round's number, a node's id, the beginning of a candidate's id, or `best`.
 
     Raises:
         ConfigError: the run has no such candidate.
-        messages.base.BusError: its journal is damaged, or of a newer release.
+        messages.base.BusError: its journal is damaged, or written by a newer release.
     """
     run = read_run(folder, with_texts=True)
     version = _named(run, which)

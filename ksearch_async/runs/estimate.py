@@ -1,10 +1,8 @@
 """Estimates of calls, tokens, money and time before a run starts, as ranges.
 
-The first prompts are really built; how they grow, how long answers get and how fast they come is only known once a run
-of the same task with the same models is there. Until then wide ranges stand for it: the constants here.
-Limits of the budget cut the ranges off.
-
-Only what is known: how long answers get and how often a candidate repeats an earlier one shows when they come.
+The first prompts are really built. How they grow, how long answers get and how fast they arrive is taken from an
+earlier run of the same task with the same models. Without one, the constants below give wide ranges. The budget's
+limits cut the ranges off.
 """
 
 from __future__ import annotations
@@ -31,42 +29,42 @@ from messages.settings import SearchSettings
 from messages.tasks import Action, Target, TaskSpec
 
 Range: TypeAlias = tuple[float, float]
-"""From, to."""
+"""Lower and upper end."""
 
 
 _CODER_TOKENS = (1_000, 8_000)
 """Completion tokens: a short kernel, or a long one after some reasoning."""
 _PLANNER_TOKENS = (500, 4_000)
 _TOKENS_PER_S = (100.0, 20.0)
-"""How fast answers come."""
+"""Tokens per second of answers."""
 _EVALUATION_S = (2.0, 20.0)
-"""Building, checking and timing one candidate."""
+"""Seconds to build, check and time one candidate."""
 _REPEATS = 1.5
-"""Most questions per evaluation: some answers repeat a candidate, or hold none."""
+"""Most model calls per evaluation: some answers repeat a candidate, or contain none."""
 _LOG_TOKENS = 1_000
-"""Text of failures in a coder's prompt."""
+"""Tokens of failure logs in a coder's prompt."""
 _NODE_TOKENS, _NODES_PER_ROUND, _REPORT_TOKENS = 40, 2, 1_500
-"""How a planner's prompt grows: a line per action, and what happened since."""
+"""Growth of a planner's prompt in tokens: a line per action, and reports of new results."""
 _CACHED_AT_BEST = 0.5
-"""Share of prompts that the endpoint has in its prefix cache, at best; at worst none."""
+"""Largest share of prompts that the endpoint may have in its prefix cache; the smallest is none."""
 _OFFLINE_TOKENS_PER_S = 1e6
 _SPREAD = (0.6, 1.6)
-"""How far a run may lie from an earlier one like it."""
+"""Range of the ratio between a run and an earlier one like it."""
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """From, to; null: not known."""
+    """Ranges of what a run takes; null: not known."""
 
     calls: tuple[int, int]
     tokens: tuple[int, int]
     cost_usd: Range | None
     time_s: Range
     rests_on: str
-    """In words."""
+    """Source of the estimate, in words."""
 
 
 def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier | None) -> Estimate:
-    """Say what a run is likely to take."""
+    """Estimate what a run takes."""
     named = (config.model.name, config.model.planner.name, config.model.coder.name)
     like = before if before is not None and before.models == named else None
     budget = config.search.budget
@@ -92,7 +90,7 @@ def estimate(config: RunConfig, told: Forecast, lineup: Lineup, before: Earlier 
 
 
 def _costs(coder: Usage, planner: Usage, lineup: Lineup, at: int) -> float | None:
-    """Return what coders and the planner cost, at the lower or the upper end; None where a price is not known."""
+    """Return the costs of coders and planner, at the lower or the upper end; None if a price is not known."""
     planning = _cost(planner, lineup.planner.price, at)
     writing = [_cost(coder, price, at) for price in [offer.price for offer in lineup.coders] or [None]]
     known = [cost for cost in writing if cost is not None]
@@ -163,20 +161,21 @@ def _words(config: RunConfig, like: Earlier | None) -> str:
 
 
 _LOOKED_AT = 20
-"""Runs of a folder, the latest first."""
+"""Number of runs of a folder that are considered, the latest first."""
 
 
 class Forecast(msgspec.Struct, frozen=True, kw_only=True):
     """Calls and prompts of a run that is not started."""
 
     coder_calls: int
-    """At least: one per evaluation; answers that repeat a candidate or hold none come on top."""
+    """Fewest coder calls: one per evaluation. Answers that repeat a candidate or contain none are added to it."""
     planner_calls: tuple[int, int]
-    """Range: a branch takes about as many attempts as the stagnation window, and one call at its end."""
+    """Range of planner calls: one at the end of each branch, which takes about as many attempts as the stagnation
+    window."""
     coder_prompt_tokens: int
-    """Of the first call, at four characters a token; later ones hold the best code, and logs of what failed."""
+    """Tokens of the first call, at four characters each. Later prompts also contain code and logs of failures."""
     planner_prompt_tokens: int | None
-    """Of the first call; null if the planner's model is never asked."""
+    """Tokens of the first call; null if the planner's model is never called."""
 
 
 class Earlier(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +191,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     """Null: the built-in rules."""
     models: tuple[str | None, str | None, str | None] = (None, None, None)
-    """As they were named: for both roles, for who plans, for who writes."""
+    """Names of the models: for both roles, for the planner, for the coder."""
 
     @property
     def round_s(self) -> float:
@@ -201,7 +200,7 @@ class Earlier(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def forecast(started: RunStarted) -> Forecast:
-    """Say what a run that began so would ask of models. Asks none."""
+    """Predict the calls and prompts of a run that starts like this. Calls no model."""
     settings = started.settings
     state = SearchState()
     for fact in decide(state, started):
@@ -218,7 +217,7 @@ def forecast(started: RunStarted) -> Forecast:
 
 
 def earlier_run(runs_dir: Path, task: TaskSpec, target: Target) -> Earlier | None:
-    """Return the latest run of this task on a machine like this; runs that cannot be read are passed over."""
+    """Return the latest run of this task on a machine like this; unreadable runs are skipped."""
     for folder in list_runs(runs_dir)[:_LOOKED_AT]:
         try:
             config, chronicle = load_config(folder.config), read_run(folder)

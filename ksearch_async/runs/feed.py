@@ -1,7 +1,7 @@
-"""A run's records as they come: from its journal or its stream.
+"""A run's records as they arrive, from its journal or its stream.
 
-Both feeds read and change nothing, take no lock, and go on for ever: a run that is over may be resumed. They yield
-records in batches, as they found them, so that a long run is folded at the speed of its file.
+Both feeds only read, take no lock, and never end: a finished run may be resumed. They yield records in batches, as
+found, so that a long run is folded at the speed of its file.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from messages.base import BusError
 from messages.codec import Record
 
 LOOK_S = 0.2
-"""After so long a journal that has grown is looked at again; one that has not, after ever longer."""
+"""Seconds until a journal that has grown is read again. One that has not grown is read at growing intervals."""
 _RARELY = 5
-"""Upper bound as a multiple of that."""
+"""The longest interval, as a multiple of `LOOK_S`."""
 _BATCH = 256
-"""Entries of a stream that are handed on together, while there are more."""
+"""Entries of a stream that are yielded together, while there are more."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,19 +36,19 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
     records: tuple[Record, ...] = ()
     is_current: bool = False
-    """Nothing more was there when they were read."""
+    """True if there were no further records when these were read."""
 
 
 class Feed(Protocol):
     """A run's records."""
 
     def batches(self) -> AsyncGenerator[Batch, None]:
-        """Yield all records, then those that come, for ever. Close it (`aclosing`) when done.
+        """Yield all records, then new ones, for ever. Close it (`aclosing`) when done.
 
-        At least one batch is yielded, so that a reader learns that there is nothing more.
+        At least one batch is yielded, so that a reader learns that there are no more records yet.
 
         Raises:
-            messages.base.BusError: they cannot be read, or are no records of ours.
+            messages.base.BusError: they cannot be read, or are not records of ours.
         """
 
 
@@ -60,7 +60,7 @@ class JournalFeed:
         self._look_s = look_s
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """See `Feed.batches`. A torn last line is waited for."""
+        """See `Feed.batches`. Waits for the rest of an incomplete last line."""
         reader, wait_s, first = JournalReader(self._journal), self._look_s, True
         while True:
             batch = await anyio.to_thread.run_sync(reader.read)
@@ -80,7 +80,7 @@ class StreamFeed:
         self._run_id = run_id
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
-        """See `Feed.batches`. Messages of others than a run's actors are left out."""
+        """See `Feed.batches`. Leaves out messages that are not from the run's actors."""
         known = await self._bus.open_stream(self._run_id)
         if not known:
             yield Batch(is_current=True)
@@ -95,12 +95,12 @@ class StreamFeed:
 
 
 class JournalReader:
-    """Reads a journal that may still grow, a span at a time, and remembers only its place."""
+    """Reads a journal that may still grow, a span at a time, and keeps only its position."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._offset = 0
-        """Behind the last line that was read."""
+        """Position after the last line that was read."""
         self._lines = 0
         self._last = 0
         self._identity: tuple[int, int] | None = None
@@ -141,10 +141,10 @@ class JournalReader:
 
 
 def _open_journal(path: Path) -> BinaryIO:
-    """Open a journal for reading; never what a link leads to, and nothing that is no file.
+    """Open a journal for reading, without following links, and only if it is a regular file.
 
     Raises:
-        messages.base.BusError: it is no file.
+        messages.base.BusError: it is not a file.
         OSError: it cannot be opened.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

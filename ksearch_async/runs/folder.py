@@ -1,7 +1,7 @@
-"""Run folders: where a run keeps its things, what it is called, and how it is found again.
+"""Run folders: their layout and names, and how to find one.
 
-Layout: `config.json` (resolved), `journal.jsonl` (the truth), and what is derived from it: `candidates/`, `attempts/`,
-`best/`, `artifacts/`; `ksearch.log` for people who look for a fault.
+Layout: `config.json` (resolved), `journal.jsonl` (the source of truth), and what is derived from it: `candidates/`,
+`attempts/`, `best/`, `artifacts/`; `ksearch.log` for finding faults.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class RunFolder(msgspec.Struct, frozen=True):
 
 
 def run_id_of(name: str) -> str:
-    """Return the id of a run that a person names: lower case, with dashes for all but letters and digits.
+    """Return the run id for a name that a person chose: lower case, with dashes for all but letters and digits.
 
     Raises:
         ConfigError: nothing is left of it, or it is too long.
@@ -94,10 +94,10 @@ def new_run_id(task_name: str, started_at: datetime) -> str:
 
 
 def create_run(runs_dir: Path, run_id: str) -> RunFolder:
-    """Make a new run's folder.
+    """Create a new run's folder.
 
     Raises:
-        ConfigError: it cannot be written there, or is there already.
+        ConfigError: it cannot be written there, or exists.
     """
     folder = RunFolder(runs_dir.absolute() / run_id)
     try:
@@ -112,10 +112,10 @@ def create_run(runs_dir: Path, run_id: str) -> RunFolder:
 
 
 def check_free(folder: RunFolder) -> None:
-    """Accept a folder that is not there yet.
+    """Check that a folder does not exist yet.
 
     Raises:
-        ConfigError: it is.
+        ConfigError: it exists.
     """
     if folder.path.exists():
         hint = f"ksearch resume {folder.run_id} goes on with it; a new run needs another name"
@@ -123,13 +123,13 @@ def check_free(folder: RunFolder) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Write and remove a file."""
+    """Check that a folder can be written, by writing and removing a file."""
     with tempfile.TemporaryFile(dir=folder):  # of no name: processes that start at once do not meet
         pass
 
 
 def list_runs(runs_dir: Path) -> list[RunFolder]:
-    """Return the runs of a folder, the one written to last first."""
+    """Return the runs of a folder, the most recently written first."""
     if not runs_dir.is_dir():
         return []
     found = [RunFolder(path) for path in runs_dir.absolute().iterdir() if (path / "journal.jsonl").is_file()]
@@ -137,7 +137,7 @@ def list_runs(runs_dir: Path) -> list[RunFolder]:
 
 
 def find_run(name: str, runs_dir: Path) -> RunFolder:
-    """Return the run that is meant by an id, a path, or `latest`.
+    """Return the run named by an id, a path, or `latest`.
 
     Raises:
         ConfigError: there is none.
@@ -157,11 +157,11 @@ def find_run(name: str, runs_dir: Path) -> RunFolder:
 
 
 def not_begun(run_id: str) -> Exception:
-    """Return what to raise about a run that has a folder and no event."""
+    """Return the error for a run that has a folder and no event."""
     hint = "its process is still checking the reference; if there is none any more, its folder can be removed"
     return refusal(f"run {run_id!r} has not begun yet", hint)
 
 
 def read_run(folder: RunFolder, *, with_texts: bool = False) -> Run:
-    """Read a run's journal, which may be in use."""
+    """Read a run's journal, which another process may be writing."""
     return Run.of(read_journal(folder.journal), with_texts=with_texts)

@@ -1,11 +1,11 @@
-"""The mailbox of a local run: orders as files in its folder; the journal holds the answers.
+"""The mailbox of a local run: orders as files in its folder. The answers are in the journal.
 
-`<run>/orders/` is there while a process works on the run, and is its owner's alone (0700; each order 0600). An order is
-put there under a name of its own, whole, by renaming; the process takes it from there, once, and publishes it on the
-run's stream under the message id `<run>.asked-<name>`. The sender of an order reads its outcome in the journal. Files
-rather than a socket: what keeps a candidate from writing to the journal keeps it from giving orders, too.
+`<run>/orders/` exists while a process works on the run, and only its owner may use it (0700; each order 0600). An order
+is put there whole, by renaming, under a name of its own. The process takes it out, once, and publishes it on the run's
+stream under the message id `<run>.asked-<name>`. The sender reads the outcome in the journal. Files are used instead of
+a socket because the same protection that keeps a candidate from writing the journal then keeps it from giving orders.
 
-The sender appends orders for a run without a working process to the journal itself, under the journal's lock.
+For a run without a working process, the sender appends orders to the journal itself, under the journal's lock.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from messages.facts import Decided, Fact
 LOOK_S = 0.1
 """Poll interval of a process for orders, and of a sender for the outcome."""
 STALE_S = 60.0
-"""An order that is older than this when a session begins was given to an earlier one, and its sender no longer
+"""Seconds. An order older than this when a session begins was given to an earlier session, and its sender no longer
 waits."""
 _SUFFIX = ".order"
 _PRIVATE_FOLDER, _PRIVATE_FILE = 0o700, 0o600
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 @asynccontextmanager
 async def open_mailbox(folder: RunFolder, bus: Bus, run_id: str) -> AsyncIterator[None]:
-    """Take in orders to a run that this process works on, for as long as the context lasts."""
+    """Accept orders to a run that this process works on, while the context is open."""
     box = folder.orders
     await anyio.to_thread.run_sync(_prepare, box)
     try:
@@ -81,7 +81,7 @@ def _prepare(box: Path) -> None:
 
 
 def take_orders(box: Path) -> list[tuple[str, Order]]:
-    """Take out all orders by name, the oldest first; what is none is thrown away."""
+    """Take out all orders, the oldest first. Files that are not orders are deleted."""
     try:
         found = [(path.lstat().st_mtime_ns, path) for path in box.iterdir() if path.suffix == _SUFFIX]
     except FileNotFoundError:  # its folder was deleted, or an order was taken back between two looks
@@ -96,7 +96,7 @@ def take_orders(box: Path) -> list[tuple[str, Order]]:
 
 
 def _read_order(path: Path) -> Order | None:
-    """Read an order of our own user's; none if it is something else.
+    """Read an order of our own user; None if it is something else.
 
     Raises:
         FileNotFoundError: it was taken back.
@@ -120,14 +120,13 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 async def order_local(folder: RunFolder, run_id: str, order: Order, *, patience_s: float) -> tuple[Fact, ...] | None:
-    """Give an order to a run of one process, and return what was decided on it.
+    """Give an order to a local run, and return what was decided on it.
 
-    None: it is recorded, and no process works on the run: the next session decides.
+    None: it is recorded, and no process works on the run. The next session decides on it.
 
     Raises:
         ConfigError: this user may not write to the run's folder.
-        messages.base.BusError: the run's process has not decided within `patience_s`; or the journal cannot be
-            written.
+        messages.base.BusError: the run's process has not decided within `patience_s`; or the journal cannot be written.
     """
     name = uuid4().hex
     with anyio.move_on_after(patience_s):
@@ -142,7 +141,7 @@ async def order_local(folder: RunFolder, run_id: str, order: Order, *, patience_
 
 
 async def _hand_over(folder: RunFolder, run_id: str, order: Order, name: str) -> tuple[Fact, ...] | None:
-    """Put an order into the box and wait for the decision; None: the process has left, or has not opened it yet."""
+    """Put an order into the mailbox and wait for the decision; None: no process has the mailbox open."""
     reader = JournalReader(folder.journal)
     while not (await anyio.to_thread.run_sync(reader.read)).is_current:
         pass
@@ -171,7 +170,7 @@ async def _answer(folder: RunFolder, reader: JournalReader, msg_id: str) -> tupl
 
 
 def _put(path: Path, order: Order) -> bool:
-    """Put an order into the box, whole; False if there is no box."""
+    """Put a whole order into the mailbox; False if there is no mailbox."""
     fresh = path.with_suffix(".new")
     try:
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, _PRIVATE_FILE)
@@ -191,7 +190,7 @@ def _put(path: Path, order: Order) -> bool:
 async def _append(folder: RunFolder, run_id: str, order: Order, name: str) -> bool:
     """Append an order to the journal of a run without a working process; False if a process has begun to work on it.
 
-    Appending it again changes nothing: its message id is known then.
+    Appending it twice has no effect: its message id is known then.
     """
     bus = MemoryBus(lambda _run_id: JournalStore(folder.journal, sync="always"))
     try:

@@ -28,11 +28,11 @@ from messages.steering import Steering, SteeringRefused, SteeringRequested
 
 
 class Line(Protocol):
-    """Leads to one run."""
+    """A way to read one run and to give it orders."""
 
     run_id: str
     is_local: bool
-    """The run is one of one process, in a folder here."""
+    """True for a run of one process, in a folder of this host."""
 
     async def read(self) -> Run:
         """Return the run as it is now."""
@@ -48,7 +48,7 @@ class Line(Protocol):
 
 
 class LocalLine:
-    """To a run of one process, by its folder."""
+    """A line to a run of one process, by its folder."""
 
     is_local = True
 
@@ -74,7 +74,7 @@ class LocalLine:
 
 
 class ServerLine:
-    """To a run on a NATS server."""
+    """A line to a run on a NATS server."""
 
     is_local = False
 
@@ -99,7 +99,7 @@ class ServerLine:
 async def open_line(
     run: str, nats: str | None, runs_dir: Path, environment: Mapping[str, str], *, credentials: Path | None = None
 ) -> AsyncIterator[Line]:
-    """Open a line to the run that is meant by an id, a folder, `latest`, or nothing: the only one.
+    """Open a line to the run named by an id, a folder or `latest`; with no name, to the only run.
 
     Raises:
         ConfigError: there is no such run.
@@ -118,7 +118,7 @@ async def open_line(
 
 
 PATIENCE_S = 20.0
-"""How long the planner may take; a standby needs as long as a lease lasts to take over."""
+"""Seconds that the planner may take. A standby needs as long as a lease lasts to take over."""
 
 Verb: TypeAlias = Literal["stop", "pause", "continue"]
 _WORDS: dict[Verb, str] = {
@@ -136,14 +136,14 @@ _RESULTS: dict[Verb, Standing] = {"stop": "stopping", "pause": "paused", "contin
 
 
 class Answered(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of asking a run to stop, to pause or to go on."""
+    """Result of asking a run to stop, pause or continue."""
 
     taken: bool
-    """The leader has taken it."""
+    """True if the leader has accepted the order."""
     standing: Standing
     said: str = ""
     failure: str = ""
-    """Why nothing comes of it before somebody else leads the run."""
+    """Reason why it has no effect before somebody else leads the run; empty if it has."""
     hint: str = ""
 
 
@@ -151,22 +151,22 @@ class Given(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an order about the search."""
 
     taken: bool
-    """Decided on; if not, it is recorded, and takes effect when the run goes on."""
+    """True if it was decided on. If not, it is recorded, and takes effect when the run continues."""
     standing: Standing
-    """Before the order."""
+    """State before the order."""
     facts: tuple[Fact, ...]
-    """Facts that were decided, or will be."""
+    """Facts that were decided, or will be decided."""
     words: tuple[str, ...]
-    """The same for people."""
+    """The facts in words."""
     notes: tuple[str, ...] = ()
-    """Why it has no effect yet, and what helps."""
+    """Reason why it has no effect yet, and what to do."""
 
 
 async def steer(line: Line, verb: Verb, order: Order) -> Answered:
-    """Ask a run to stop, to pause or to go on.
+    """Ask a run to stop, pause or continue.
 
     Raises:
-        ConfigError: as it stands, it cannot.
+        ConfigError: the run's state does not allow it.
         messages.base.BusError: the run cannot be reached.
     """
     run_id, chronicle = line.run_id, await begun(line)
@@ -204,7 +204,7 @@ async def begun(line: Line) -> Run:
     """Return the run that a line leads to.
 
     Raises:
-        ConfigError: nothing of it is recorded.
+        ConfigError: no event of it is recorded.
     """
     chronicle = await line.read()
     if chronicle.started is None:
@@ -217,7 +217,7 @@ async def begun(line: Line) -> Run:
 
 
 async def give(line: Line, chronicle: Run, steering: Steering) -> Given:
-    """Give an order, unless its refusal is known already."""
+    """Give an order, unless it is already clear that it will be refused."""
     rehearsed = Step(chronicle.outlook)
     carry_out(rehearsed, steering)
     _check(tuple(rehearsed.facts))

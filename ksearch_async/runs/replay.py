@@ -1,14 +1,14 @@
 """Replays a finished run: compares prompts, answers, decisions and tree with those of this release.
 
-The journal stands in for the world. In recorded order, for each event that was decided on:
+The journal replaces the outside world. In recorded order, for each event that was decided on:
 
 1. A model's answer is found by its question: the prompt is rebuilt from the state at its request, and looked up by role
-and text. Found records are read again. An evaluator's or builder's word is taken as it stands. 2. `decide` decides on
-it, and what it says is compared with what was journalled. 3. The facts are folded, and where the journal holds the
-state's hash, it is compared.
+  and text. Answers that are found are parsed again. A verdict of an evaluator or builder is used as recorded.
+2. `decide` decides on it, and the decision is compared with the journal's.
+3. The facts are folded, and where the journal holds the state's hash, it is compared.
 
-A prompt that is not found is a miss: a template, the digest, or the jobs have changed. The recorded answer then stands
-in, so that one miss does not become many. After the first decision that differs the journal's own are followed, for the
+A prompt that is not found is a miss: a template, the digest, or the jobs have changed. The recorded answer is used
+then, so that one miss does not become many. After the first different decision the journal's own are followed, for the
 same reason.
 """
 
@@ -41,7 +41,7 @@ from messages.facts import Decided, Fact, PlanRequested, WriteRequested
 
 
 def read_recording(name: str, runs_dir: Path) -> Recording:
-    """Return the answers of a run: of a folder, or by its name beside other runs.
+    """Return the answers of a run, given by its folder or by its name beside other runs.
 
     Raises:
         ConfigError: there is no such run, or its journal cannot be read.
@@ -58,7 +58,7 @@ _SHOWN = 300
 
 
 class Miss(msgspec.Struct, frozen=True, kw_only=True):
-    """A prompt that this release writes otherwise."""
+    """A prompt that this release writes differently."""
 
     job_id: str
     role: Role
@@ -66,10 +66,10 @@ class Miss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Places where this release decides otherwise."""
+    """A place where this release decides differently."""
 
     seq: int
-    """The journal's record."""
+    """Sequence number of the journal's record."""
     what: str
 
 
@@ -78,27 +78,27 @@ class Replayed(msgspec.Struct, kw_only=True):
 
     rounds: int = 0
     questions: int = 0
-    """Prompts that were rebuilt and had been answered."""
+    """Prompts that were rebuilt, and have an answer in the journal."""
     hits: int = 0
     misses: tuple[Miss, ...] = ()
     unanswered: int = 0
-    """Questions without an answer in the journal: lost, or under way when the run stopped."""
+    """Questions without an answer in the journal: lost, or in flight when the run stopped."""
     answers: int = 0
-    """Answers that were read anew."""
+    """Answers that were parsed again."""
     read_otherwise: tuple[Difference, ...] = ()
-    """Answers out of which this release reads something else."""
+    """Answers that this release parses differently."""
     decisions: int = 0
     decided_otherwise: Difference | None = None
     """The first decision that differs."""
     hashes: int = 0
-    """Hashes of the state that the journal holds."""
+    """Number of state hashes in the journal."""
     hash_differs: Difference | None = None
     state_hash: str = ""
-    """Of the state at the end."""
+    """Hash of the state at the end."""
 
     @property
     def is_same(self) -> bool:
-        """Say whether everything came out as it was."""
+        """Return True if everything is as recorded."""
         return not (self.misses or self.read_otherwise or self.decided_otherwise or self.hash_differs)
 
 
@@ -112,7 +112,7 @@ def replay_run(records: Iterable[Record]) -> Replayed:
 
 
 def _answers(records: Iterable[Record]) -> list[Answered]:
-    """Return the models' answers; what stands in for one without a prompt was never asked."""
+    """Return the models' answers. A record without a prompt was never a question, and is left out."""
     bodies = (record.body for record in records)
     return [body for body in bodies if isinstance(body, CandidateWritten | EditsProposed) and body.prompt]
 
@@ -120,7 +120,7 @@ def _answers(records: Iterable[Record]) -> list[Answered]:
 class _Asked(msgspec.Struct, frozen=True):
     request: Request
     job: WriteCandidate | None
-    """None: the planner's."""
+    """The coder's job; None: a question to the planner."""
     found: Answered | None
 
 
@@ -143,7 +143,7 @@ class _Replay:
             self._waiting[record.seq] = body
 
     def result(self) -> Replayed:
-        """Return what was found in all records."""
+        """Return the result over all records."""
         found, questions = self._found, len(self._asked)
         found.rounds, found.state_hash = self._state.rounds, state_hash(self._state)
         found.questions, found.hits = questions, questions - len(found.misses)
@@ -164,9 +164,9 @@ class _Replay:
             self._check_hash(seq, recorded.state_hash)
 
     def _take_in(self, cause: int, seq: int) -> Event:
-        """Return the event that was decided on, and have its texts and those of all before it at hand.
+        """Return the event that was decided on, with its texts and those of all events before it.
 
-        Who resumed a run had read all that was there.
+        A session that resumed the run had read all of them.
         """
         if cause not in self._waiting:
             raise ProtocolError(f"record {seq} decides on record {cause}, which is none that waits for a decision")
@@ -231,7 +231,7 @@ class _Replay:
 
 
 def _read(asked: _Asked, event: Answered) -> Answered:
-    """Return the answer that a question finds, with what this release reads out of it; else the recorded one's."""
+    """Return the answer to a question as this release parses it; if the question is not found, the recorded answer."""
     found = asked.found or event
     if isinstance(found, CandidateWritten) and asked.job is not None:
         names: tuple[str, ...] = ("job_id", "branch_id", "candidate", "complaint", "notes", "declined")

@@ -1,4 +1,4 @@
-"""Sessions of a run: checks before one starts or goes on, and its lead. In a local run all actors are one process."""
+"""Sessions of a run: checks before one starts or resumes, and leading it. A local run is one process."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ from messages.settings import Budget
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is about to start, or to go on."""
+    """A run that is about to start or to continue."""
 
     folder: RunFolder
     config: RunConfig
@@ -77,21 +77,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
     opening: RunStarted | RunResumed | None
     """The session's first event; None if none is needed: the run has a leader already, or it is over."""
     is_over: bool = False
-    """Nothing is to be done."""
+    """True if there is nothing to do."""
     address: str = ""
-    """Where the run's messages go, if others can take part."""
+    """Address of the run's messages, if others can take part."""
     leads: bool = True
-    """This process leads the run; if not, somebody else does, and it only watches and records."""
+    """True if this process leads the run. If not, it only watches and records."""
 
     @property
     def lineup(self) -> Lineup:
-        """The models that the run asks from now on."""
+        """The models that the run calls from now on."""
         said = self.opening.lineup if self.opening is not None else None
         return said if said is not None else self.chronicle.state.lineup
 
 
 class StopSwitch:
-    """Asks a search to stop: evaluations in flight are finished, nothing new begins, the run can be resumed."""
+    """Asks a search to stop: evaluations in flight are finished, nothing new begins, and the run can be resumed."""
 
     def __init__(self) -> None:
         self._asked = anyio.Event()
@@ -103,7 +103,7 @@ class StopSwitch:
         return self._asked.is_set()
 
     def ask(self, reason: str = "asked to stop") -> None:
-        """Ask, from the event loop's thread (an `on_event` runs there); asking again changes nothing."""
+        """Ask for a stop, from the event loop's thread (where `on_event` runs). A second call has no effect."""
         if not self.was_asked:
             self._reason = reason
             self._asked.set()
@@ -115,7 +115,7 @@ class StopSwitch:
 
 
 class Lead(Protocol):
-    """Leads a session until its run ends, is asked to stop, or something fails. When cancelled it stops at once."""
+    """Leads a session until its run ends, is asked to stop, or fails. Cancelling it stops at once."""
 
     async def __call__(self, *, tell: Callable[[Record], None], stop: StopSwitch | None = None) -> None:
         """Lead.
@@ -134,16 +134,16 @@ Opening: TypeAlias = AbstractAsyncContextManager[Opened]
 
 
 class Start:
-    """Progress of a session's start, for those who wait for it."""
+    """Progress of a session's start, for callers that wait for it."""
 
     def __init__(self, say: Callable[[str], None] = lambda _text: None) -> None:
-        """Begin; `say` takes lines that cannot wait."""
+        """Begin. `say` is called with lines that must be shown at once."""
         self.say = say
         self.doing = "checking the reference"
 
 
 async def follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], None], *, known: int = 0) -> None:
-    """Tell every record until one says that the run is over, and it was not reopened up to the record `known`.
+    """Report every record until one ends the run for good; a run that is reopened up to the record `known` goes on.
 
     Raises:
         messages.base.BusError: the stream ended before.
@@ -166,18 +166,18 @@ async def follow(bus: Bus, run_id: str, after: int, tell: Callable[[Record], Non
 
 
 async def heed(stop: StopSwitch, bus: Bus, run_id: str) -> None:
-    """Have the run stop when it is asked to."""
+    """Stop the run when the switch asks for it."""
     requested = StopRequested(reason=await stop.wait())
     await bus.publish(run_id, encode(requested), msg_id=f"{run_id}.stop-{uuid4().hex}")
 
 
 def is_spent(chronicle: Run, budget: Budget) -> bool:
-    """Say whether a run is over for good, with this budget."""
+    """Return True if a run is over for good with this budget."""
     return chronicle.is_over and budget == chronicle.state.settings.budget
 
 
 def anchored(config: RunConfig) -> RunConfig:
-    """Return the configuration with paths that mean the same from every folder."""
+    """Return the configuration with absolute paths, which mean the same in every folder."""
     task = config.task if is_bundled(config.task) else anchored_task(config.task)
     program = config.program
     if program.evaluator is not None:
@@ -193,7 +193,7 @@ def anchored(config: RunConfig) -> RunConfig:
 
 
 def _anchored(name: str | None) -> str | None:
-    """Return a path as an absolute one, and a run's name as it is."""
+    """Return a path made absolute, and a run's name unchanged."""
     return _absolute(name) if name is not None and Path(name).expanduser().exists() else name
 
 
@@ -202,7 +202,7 @@ def _absolute(path: str) -> str:
 
 
 def check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> None:
-    """Refuse what would make it another run.
+    """Refuse changes that would make it another run.
 
     Raises:
         ConfigError: names what has changed.
@@ -226,10 +226,10 @@ def check_same_run(saved: RunConfig, config: RunConfig, started: RunStarted) -> 
 
 
 def check_messages_stay(saved: RunConfig, config: RunConfig, run_id: str) -> None:
-    """Refuse to take a run elsewhere: its messages are where they are. A server's address may change.
+    """Refuse to move a run to another server or into a folder. A server's address may change.
 
     Raises:
-        ConfigError: says where they are.
+        ConfigError: names the place of its messages.
     """
     kinds = [_place(each.nats) for each in (saved, config)]
     if kinds[0] != kinds[1]:
@@ -255,7 +255,7 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIterator[tuple[Session, Tools]]:
-    """Check the task and this machine, make the run's folder, and have what the run needs until it is over.
+    """Check the task and this machine, create the run's folder, and provide everything the run needs until it is over.
 
     The folder of a run that did not begin is removed again.
     """
@@ -296,7 +296,7 @@ async def open_run(config: RunConfig, *, run_id: str | None = None) -> AsyncIter
 
 
 async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
-    """Return the session with which a run goes on, or without an opening event if it is over.
+    """Return the session with which a run continues; without an opening event if it is over.
 
     Raises:
         ConfigError: it would not be the same run.
@@ -333,7 +333,7 @@ async def check_reopening(folder: RunFolder, config: RunConfig) -> Session:
 async def lead_session(
     session: Session, tools: Tools, *, tell: Callable[[Record], None], stop: StopSwitch | None = None
 ) -> None:
-    """Lead a run until it ends, is asked to stop, or something fails. When cancelled it stops at once."""
+    """Lead a run until it ends, is asked to stop, or fails. Cancelling it stops at once."""
     run_id = session.started.run_id  # the journal's: a folder may have been renamed, or be a copy
     bus = MemoryBus(lambda _run_id: JournalStore(session.folder.journal, sync=session.config.sync))
     try:
@@ -373,7 +373,7 @@ async def _start_actors(actors: TaskGroup, session: Session, bus: Bus, tools: To
 async def open_session(
     config: RunConfig, *, run_id: str | None = None, start: Start | None = None
 ) -> AsyncIterator[Opened]:
-    """Check all that a run needs, make its folder, and have what it needs until it is over.
+    """Check everything a run needs, create its folder, and provide what it needs until it is over.
 
     A failed start leaves no files behind.
     """
@@ -390,10 +390,10 @@ async def open_session(
 
 
 def check_local(config: RunConfig) -> None:
-    """Accept a configuration of a run of one process.
+    """Check the configuration of a run of one process.
 
     Raises:
-        ConfigError: it asks for what needs a server.
+        ConfigError: a setting needs a server.
     """
     if config.workers.here not in (None, "all"):
         raise refusal("--with is for runs over NATS: a run of one process has all its workers", "give --nats, too")
@@ -405,7 +405,7 @@ def check_local(config: RunConfig) -> None:
 
 @asynccontextmanager
 async def reopen_session(folder: RunFolder, config: RunConfig, *, start: Start | None = None) -> AsyncIterator[Opened]:
-    """Check that a run can go on with this configuration, and have what it needs until it is over."""
+    """Check that a run can continue with this configuration, and provide what it needs until it is over."""
     check_messages_stay(load_config(folder.config), config, folder.run_id)
     if config.nats is None:
         session = await check_reopening(folder, config)

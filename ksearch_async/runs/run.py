@@ -1,4 +1,4 @@
-"""The read model of a run: one fold of its journal, and what every view asks of it. Pure: knows no files."""
+"""The read model of a run: one fold of its journal, with the queries of all views. Pure: reads no files."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ UNDER_WAY = "under way"
 Order: TypeAlias = StopRequested | PauseRequested | ContinueRequested | SteeringRequested
 Standing: TypeAlias = Literal["running", "paused", "stopping", "finished"]
 Against: TypeAlias = Literal["rounds", "seconds", "dollars"]
-"""Effort of a run, as an axis."""
+"""Measure of a run's effort, as an axis."""
 Payer: TypeAlias = Literal["planner", "coder"]
 PriceOf: TypeAlias = Callable[[str], Price | None]
-"""From a model's name."""
+"""A function from a model's name to its price."""
 S = TypeVar("S", bound=msgspec.Struct)
 _ROLES: dict[type, Role] = {CandidateWritten: "coder", CandidateBuilt: "builder", CandidateEvaluated: "evaluator"}
 
@@ -82,22 +82,22 @@ class Best(msgspec.Struct, frozen=True, kw_only=True):
     """The same for the reference, interleaved with the candidate's calls."""
     device: str
     screen_speedup: float | None = None
-    """Speedup by its first measurement, before the one that counts; None if it was measured once."""
+    """Speedup in its first measurement, before the one that counts; None if it was measured once."""
     workloads: tuple[TimedWorkload, ...] = ()
     """Each of several workloads; latencies and speedups above are geometric means then."""
     roofline_us: float | None = None
-    """Least time by the device's data sheet; null where it is not known, or there are several workloads."""
+    """Least time by the device's data sheet, in us; null if it is not known, or with several workloads."""
     roofline_limited_by: str = ""
-    """`memory`: a lower bound. `arithmetic`: an estimate, by the operations of the reference."""
+    """`memory`: a lower bound. `arithmetic`: an estimate from the reference's operations."""
 
     @property
     def faster(self) -> bool:
-        """Say whether the whole interval lies above the reference."""
+        """Return True if the whole interval is above the reference."""
         return self.speedup_interval[0] > 1.0
 
     @property
     def roofline_words(self) -> str:
-        """How near it is to what the device allows, to follow a latency; empty where that is not known."""
+        """Return how near it is to the device's limit, as text to follow a latency; empty if that is not known."""
         if self.roofline_us is None:
             return ""
         percent = 100 * self.roofline_us / self.latency_us
@@ -113,9 +113,9 @@ class BestScore(msgspec.Struct, frozen=True, kw_only=True):
     found_by: tuple[str, ...]
     round: int
     score: float
-    """By the task's own evaluator; larger is better."""
+    """Score by the task's own evaluator; larger is better."""
     initial_score: float | None
-    """The initial program's; null while that is not known."""
+    """Score of the initial program; null while it is not known."""
     metrics: dict[str, float | str]
     device: str
 
@@ -131,7 +131,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     candidate_id: str
     node_id: str
     round: int
-    """In which it was screened."""
+    """Round in which it was screened."""
     elapsed_s: float
     cost_usd: float
     calls: int
@@ -146,7 +146,7 @@ class Mark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     baseline_latency_us: float | None = None
     speedup_vs_baseline: float | None = None
     screen_speedup: float | None = None
-    """Speedup by its first measurement; None if it was measured once."""
+    """Speedup in its first measurement; None if it was measured once."""
     workloads: tuple[TimedWorkload, ...] = ()
 
 
@@ -175,7 +175,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Description of a run; another one when it goes on with another budget."""
+    """Description of a run. It changes when the run continues with another budget."""
 
     run_id: str
     task: str
@@ -187,7 +187,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """ISO 8601, UTC."""
     seed: int
     scored: bool = False
-    """Candidates have scores instead of speedups."""
+    """True if candidates have scores instead of speedups."""
     branches: int = 1
     world_model: str = "evolving"
     max_rounds: int = 0
@@ -197,7 +197,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_cost_usd: float | None = None
     target_speedup: float | None = None
     models: tuple[str, ...] = ()
-    """Planner's first; those that the run's line-up names."""
+    """Names of the run's models, the planner's first."""
     roofline_us: float | None = None
     roofline_limited_by: str = ""
     workloads: tuple[str, ...] = ()
@@ -211,15 +211,15 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     """Wall-clock over all sessions, without pauses."""
     dollars: float | None
-    """Of its models; null where a price is not known."""
+    """Cost of its models; null if a price is not known."""
 
     def on(self, against: Against) -> float | None:
-        """Return it on one axis."""
+        """Return the effort on one axis."""
         return {"rounds": self.rounds, "seconds": self.seconds, "dollars": self.dollars}[against]
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """A new incumbent. A confirmed candidate counts from its confirmation on, not from its screening."""
+    """A new incumbent. A confirmed candidate counts from its confirmation, not from its screening."""
 
     mark: Mark
     at: Place
@@ -231,12 +231,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % interval of the speedup; a score twice."""
+        """95 % interval of the speedup; for a score, the score twice."""
         return self.mark.credit, self.value if self.mark.speedup_high is None else self.mark.speedup_high
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """An attempt that has its outcome."""
+    """An attempt with its outcome."""
 
     fact: AttemptFinished
     node_id: str
@@ -244,11 +244,11 @@ class Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of a coder, with its texts."""
+    """A coder's answer, with its texts."""
 
     node_id: str
     number: int
-    """Of the node's answers, from 1, in the order in which they came."""
+    """Number among the node's answers, from 1, in order of arrival."""
     job_id: str
     branch_id: str
     mode: str
@@ -256,14 +256,14 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     fate: str = UNDER_WAY
     outcome: str = ""
     round: int = 0
-    """0: nothing was evaluated for it."""
+    """Round of its evaluation; 0: nothing was evaluated for it."""
     candidate_id: str | None = None
     base_id: str | None = None
-    """Candidate that the coder was to change; null: none."""
+    """Candidate that the coder was asked to change; null: none."""
     complaint: str = ""
     declined: str = ""
     notes: tuple[str, ...] = ()
-    """Repairs that reading the answer took."""
+    """Repairs that were needed to read the answer."""
     model: str
     finish_reason: str
     latency_s: float
@@ -298,22 +298,22 @@ class Spend(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of a run's models, in parts."""
+    """Cost of a run's models: in all, by model and by action."""
 
     by_model: Mapping[tuple[Payer, str], Spend] = {}
-    """By role and name; models that were never asked have nothing."""
+    """By role and name; without models that were never called."""
     by_node: Mapping[str, Spend] = {}
-    """Of coders, by the action that they wrote for."""
+    """Cost of coders by the action that they wrote for."""
     titles: Mapping[str, str] = {}
-    """Of those actions."""
+    """Titles of those actions."""
 
     def of_role(self, role: Payer) -> Spend:
-        """Return what one role cost, all its models together."""
+        """Return the cost of one role, all its models together."""
         return _sum(spend for (asked, _), spend in self.by_model.items() if asked == role)
 
 
 class Answer(msgspec.Struct, kw_only=True):
-    """A coder's answer, and its outcome."""
+    """A coder's answer, with its outcome."""
 
     written: CandidateWritten
     asked: WriteRequested
@@ -323,21 +323,21 @@ class Answer(msgspec.Struct, kw_only=True):
 
 
 class Archive:
-    """The texts of a run: prompts, answers, sources, compilers' logs, verdicts."""
+    """The texts of a run: prompts, answers, sources, compiler logs, verdicts."""
 
     def __init__(self, branches: Mapping[str, BranchStarted]) -> None:
         self.texts = Texts()
         self.answers: dict[str, list[Answer]] = {}
-        """Of coders, by node, in the order in which they came."""
+        """Coders' answers by node, in order of arrival."""
         self.written: dict[str, tuple[Candidate, BranchStarted]] = {}
-        """By coders, with the branch that a candidate came up in first."""
+        """Candidates that coders wrote, each with the branch in which it first came up."""
         self.builds: dict[str, list[CandidateBuilt]] = {}
         self.verdicts: dict[str, list[tuple[CandidateEvaluated, str]]] = {}
-        """With the stamps of their records."""
+        """Verdicts with the time stamps of their records."""
         self._branches = branches
         self._asked: dict[str, WriteRequested] = {}
         self._drafts: dict[tuple[str, int], Answer] = {}
-        """The latest answer of a branch's draft."""
+        """The latest answer for each draft of a branch."""
 
     def take(self, event: Event, at: str) -> None:
         """Keep an event's texts."""
@@ -357,14 +357,14 @@ class Archive:
                 pass
 
     def take_fact(self, fact: Fact) -> None:
-        """Keep what tells of answers."""
+        """Keep a fact about an answer."""
         if isinstance(fact, WriteRequested):
             self._asked[fact.job_id] = fact
         elif isinstance(fact, AttemptFinished) and (answer := self._drafts.get((fact.branch_id, fact.draft))):
             answer.fate, answer.outcome, answer.round = fact.fate, fact.outcome, fact.round or answer.round
 
     def told(self, node_id: str) -> list[Told]:
-        """Return the answers for a node, with their whole texts."""
+        """Return the answers for a node, with their full texts."""
         return [
             taken(
                 Told,
@@ -389,10 +389,10 @@ class _Payments:
         self._lineups: list[Lineup] = []
         self._spends: list[SpendRecorded] = []
         self._titles = {ROOT: "the reference"}
-        """Of actions, as they were inserted."""
+        """Titles of actions, as they were inserted."""
 
     def take(self, said: Event | Fact) -> None:
-        """Keep what tells of payments."""
+        """Keep an event or fact about a payment."""
         match said:
             case SpendRecorded():
                 self._spends.append(said)
@@ -420,10 +420,10 @@ class _Payments:
 
 
 class Run:
-    """Folds a run's records, one after the other, and answers what views ask."""
+    """Folds a run's records, one after the other, and answers the queries of views."""
 
     def __init__(self, *, with_texts: bool = False) -> None:
-        """Begin; `with_texts` keeps an `archive`."""
+        """Begin. `with_texts` keeps an `archive`."""
         self.state = SearchState()
         self.started: RunStarted | None = None
         self.started_at = ""
@@ -436,16 +436,16 @@ class Run:
         self.fates: Counter[str] = Counter()
         """Attempts by status; `DUPLICATE` counts those that wrote a known candidate."""
         self.faults: Counter[str] = Counter()
-        """Failed tries of model calls, by kind; the calls may have gone on."""
+        """Failed tries of model calls, by kind. The calls may have succeeded with a later try."""
         self.unpriced_calls = 0
         """Answers without a known price."""
         self.workers: dict[Role, Counter[str]] = {}
-        """Results by process, where there are several processes."""
+        """Number of results by process, where there are several processes."""
         self.was_asked_to_rest = False
-        """This session was asked to stop or to pause, whether its planner has heard of it or not."""
+        """True if this session was asked to stop or pause, even if its planner has not seen the order yet."""
         self.finished: RunFinished | None = None
         self.curve: list[float] = []
-        """The incumbent's speedup (its credit, where time means nothing) after each round; 0 while there is none."""
+        """The incumbent's speedup (its credit, if nothing is timed) after each round; 0 while there is none."""
         self.branches: dict[str, BranchStarted] = {}
         self.tried: list[Tried] = []
         self.steps: list[Step] = []
@@ -502,7 +502,7 @@ class Run:
 
     @property
     def waiting(self) -> Provisional | None:
-        """The best of the candidates that may be better than the incumbent and wait to be confirmed."""
+        """The best of the candidates that screened better than the incumbent and wait for confirmation."""
         return max(self.state.provisional.values(), key=lambda found: found.credit, default=None)
 
     @property
@@ -512,17 +512,17 @@ class Run:
 
     @property
     def step(self) -> Step | None:
-        """The incumbent, and when it became that."""
+        """The incumbent, and the point at which it became the best."""
         return self.steps[-1] if self.steps else None
 
     @property
     def scored(self) -> bool:
-        """Say whether candidates have scores instead of speedups."""
+        """Return True if candidates have scores instead of speedups."""
         return self.started is not None and self.started.initial is not None
 
     @property
     def outlook(self) -> SearchState:
-        """The search once all orders are decided on."""
+        """State of the search once all orders are decided on."""
         rehearsal = Rehearsal(self.state)
         for asked in self.undecided.values():
             carry_out(rehearsal, asked.order)
@@ -530,12 +530,12 @@ class Run:
 
     @property
     def resting(self) -> bool:
-        """Say whether the run is paused."""
+        """Return True if the run is paused."""
         return self.state.running and self.state.paused
 
     @property
     def is_over(self) -> bool:
-        """Say whether the run has come to its end: after a stop it simply goes on when it is resumed."""
+        """Return True if the run has ended for good. A stopped run has not: it continues when it is resumed."""
         return self.finished is not None and self.finished.stopped_by not in ("interrupted", "infrastructure")
 
     @property
@@ -555,12 +555,12 @@ class Run:
 
     @property
     def settings(self) -> SearchSettings:
-        """The search's settings: a resumed run may have another budget."""
+        """The search's settings. A resumed run may have another budget."""
         return self.started.settings if self.started and not self.state.run_id else self.state.settings
 
     @property
     def lineup(self) -> Lineup:
-        """The models that the run asks."""
+        """The models that the run calls."""
         return self.started.lineup if self.started and not self.state.run_id else self.state.lineup
 
     @property
@@ -620,11 +620,11 @@ class Run:
         return self.branches[branch_id].node_id if branch_id in self.branches else ROOT
 
     def worker_of(self, candidate_id: str | None) -> str:
-        """Return which process judged a candidate last; empty in a run of one process."""
+        """Return the process that evaluated a candidate last; empty in a run of one process."""
         return self._judged.get(candidate_id or "", "")
 
     def best(self, folder: str) -> Best | BestScore | None:
-        """Return the incumbent; `folder` is where its files lie."""
+        """Return the incumbent; `folder` is the path of its files."""
         incumbent, evaluated = self.state.incumbent, self._incumbent
         if incumbent is None or evaluated is None:
             return None
@@ -659,14 +659,14 @@ class Run:
         )
 
     def roofline(self) -> Roofline | None:
-        """Return the least time by the device's data sheet; none where that is unknown, or workloads are several."""
+        """Return the least time by the device's data sheet; None if it is not known, or there are several workloads."""
         started = self.started
         if started is None or started.description.workloads:
             return None
         return roofline(started.description, started.target)
 
     def untimed(self) -> tuple[str, ...]:
-        """Return the ids of the candidates that are correct and could not be timed, in order of their verdicts."""
+        """Return the ids of candidates that are correct but could not be timed, in order of their verdicts."""
         return tuple(each for each in self._measured if (found := self.measured(each)) is not None and not found.timed)
 
     def measured(self, candidate_id: str | None) -> Measured | None:
@@ -680,16 +680,16 @@ class Run:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of the run's models; of those that answered where its line-up names none."""
+        """Names of the run's models; if its line-up names none, those of the models that answered."""
         offers = (self.lineup.planner, *self.lineup.coders)
         named = dict.fromkeys(offer.name for offer in offers if offer.name)
         return tuple(named or self._payments.answered_by)
 
     def spending(self, price_of: PriceOf | None = None) -> Spending:
-        """Add up what models cost.
+        """Add up the costs of models.
 
         Args:
-            price_of: gives prices to go by instead of those of the journal; None for a model leaves the journal's.
+            price_of: returns prices to use instead of the journal's; None for a model keeps the journal's price.
         """
         return self._payments.summed(price_of)
 
@@ -754,12 +754,12 @@ class Run:
 
 
 def repeats_known(fact: AttemptFinished) -> bool:
-    """Say whether the attempt wrote a known candidate: nothing was evaluated then."""
+    """Return True if the attempt wrote a known candidate, so that nothing was evaluated."""
     return fact.round == 0 and fact.fate not in ("unusable", "declined", "lost")
 
 
 def taken(kind: type[S], source: object, **more: object) -> S:
-    """Make a `kind` from `more`, and from the attributes of `source` with the names of the other fields."""
+    """Make a `kind` from `more`, and for the other fields from the attributes of `source`."""
     same = {
         name: getattr(source, name) for name in kind.__struct_fields__ if name not in more and hasattr(source, name)
     }
@@ -774,7 +774,7 @@ def _sum(spends: Iterable[Spend]) -> Spend:
 
 
 def _unasked(lineup: Lineup, asked: Mapping[tuple[Payer, str], Spend]) -> Iterator[tuple[Payer, str]]:
-    """Yield who never answered. One model alone answers by the name that its endpoint gives it, whatever ours is."""
+    """Yield the models that never answered. A single model may answer under the name that its endpoint gives it."""
     offers: dict[Payer, tuple[Offer, ...]] = {"planner": (lineup.planner,), "coder": lineup.coders}
     for role, known in offers.items():
         was_asked = any(who == role for who, _ in asked)

@@ -1,8 +1,8 @@
 """Starting points of a run: a candidate, or the world model of another run.
 
-Measurements are of one task, device and toolchain. If these agree, the candidates of the earlier run come along, and
-each is measured anew when its action is chosen; if not, results are history in words, and do not count. Nothing that
-was measured before is ever taken for a measurement of this run.
+Measurements belong to one task, device and toolchain. If these agree, the candidates of the earlier run are taken over,
+and each is measured again when its action is chosen. If not, models get the earlier results in words, and they do not
+count. No earlier measurement ever counts as a measurement of this run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from messages.verdicts import worth_text
 
 AUTO = "auto"
 MAX_NODES = 1000
-"""Nodes that are taken over, oldest first: parents come before their children."""
+"""Most nodes that are taken over, oldest first: parents come before their children."""
 MAX_CANDIDATES_BYTES = 2 << 20
-"""Text of all candidates that come along, best first: they travel in the run's first event."""
+"""Most bytes of source text of candidates that are taken over, best first: the run's first event contains them."""
 _MAX_TITLE, _MAX_DESCRIPTION = 120, 2000
 _MAX_FILE_BYTES = 64 << 20
 
 
 def read_solution(config: RunConfig) -> Candidate | None:
-    """Return the candidate that a run is to begin with; none if it has none.
+    """Return the candidate that a run is configured to begin with; None if there is none.
 
     Raises:
-        ConfigError: it cannot be read, or is of another language.
+        ConfigError: it cannot be read, or is in another language.
     """
     name = config.continue_from.solution
     if name is None:
@@ -57,15 +57,15 @@ def read_solution(config: RunConfig) -> Candidate | None:
 
 
 def read_heritage(config: RunConfig, task: TaskSpec, target: Target) -> Heritage | None:
-    """Return the world model that a run is to begin with; none if it has none.
+    """Return the world model that a run is configured to begin with; None if there is none.
 
     Args:
         config: names a run, a file, or `auto`: the latest run here of the same task that has a tree.
-        task: the new run's.
-        target: what the new run's candidates are built for.
+        task: the new run's task.
+        target: the target of the new run's candidates.
 
     Raises:
-        ConfigError: it is not there, or cannot be read.
+        ConfigError: it does not exist, or cannot be read.
         messages.base.BusError: the earlier run's journal is damaged.
     """
     name = config.continue_from.world_model
@@ -114,7 +114,7 @@ def _agrees(started: RunStarted, task: TaskSpec, target: Target) -> bool:
 
 
 def _carried(folder: RunFolder, state: SearchState) -> dict[str, Candidate]:
-    """Return the nodes' candidates, by id: the best ones, as many as may travel."""
+    """Return the nodes' candidates by id: the best ones, up to the size limit."""
     found = {node.best.candidate_id: node.best.credit or 0.0 for node in state.nodes.values() if node.best}
     archive = read_run(folder, with_texts=True).archive
     written = archive.written if archive is not None else {}
@@ -129,7 +129,7 @@ def _carried(folder: RunFolder, state: SearchState) -> dict[str, Candidate]:
 
 
 def _inherited(nodes: list[Node], candidates: dict[str, Candidate], where: str) -> Iterator[InheritedNode]:
-    """Yield the actions but for those that the machine made and nothing came of, with their results in words."""
+    """Yield the actions with their results in words, without those that the machine made and that had no result."""
     best = max((node.best.credit or 0.0 for node in nodes if node.best), default=0.0)
     places: dict[str, int] = {ROOT: -1}
     for node in nodes:
@@ -151,7 +151,7 @@ def _inherited(nodes: list[Node], candidates: dict[str, Candidate], where: str) 
 
 
 def _priority(node: Node, best: float) -> float:
-    """Return the order in which results are measured anew: by their distance to the best."""
+    """Return the priority of a result for being measured again, by its distance to the best."""
     credit = node.best.credit or 0.0 if node.best else 0.0
     return round(min(1.0, max(node.priority, credit / best if best > 0 else 0.0)), 3)
 
@@ -204,7 +204,7 @@ class _OriginalAction(msgspec.Struct, frozen=True):
 
 
 class _OriginalNode(msgspec.Struct, frozen=True):
-    """A node of K-Search's document (K-Search, `world_model.py`); null where it was not filled."""
+    """A node of K-Search's document (K-Search, `world_model.py`); null: the field was not filled."""
 
     node_id: str
     parent_id: str | None = None

@@ -1,7 +1,7 @@
-"""Compares runs of one task: grouped by all that they were set up with but the seed; medians and ranges over seeds.
+"""Compares runs of one task, grouped by their setup without the seed: medians and ranges over seeds.
 
-Only runs of the same task are compared: other tolerances, other rules or other workloads are another task. Runs on
-different devices stay apart, so they never count as one. Pure: knows no files and prints nothing.
+Only runs of the same task are compared; other tolerances, rules or workloads make another task. Runs on different
+devices are in different groups. Pure: reads no files and prints nothing.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _NAMES = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _SHOWN_LEVELS = 3
 _LONGEST = 60
 _AS_IT_SHOULD = GOOD_FATES | {"declined", "outpaced", DUPLICATE}
-"""Statuses that need no line of their own; `unstable` has one: it shows that a host is not quiet."""
+"""Statuses that need no line of their own. `unstable` has one, since it shows that a host is not quiet."""
 _BRIEF = ("device", "language", "model", "world_model", "branches", "budget.max_rounds")
-"""Traits that are named even where all runs share them."""
+"""Traits that are shown even where all runs share them."""
 
 
 class Entrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is compared."""
+    """A run in a comparison."""
 
     run_id: str
-    """As its folder is called."""
+    """Name of its folder."""
     task: TaskSpec
     seed: int
     traits: dict[str, str]
-    """Setup but for task and seed: device, compiler, models, settings."""
+    """Its setup without task and seed: device, compiler, models, settings."""
     run: Run
 
 
@@ -49,12 +49,12 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """A letter."""
     told: str
-    """In what it differs from the other groups; empty if there is no other."""
+    """Its differences from the other groups; empty if there is no other."""
     entrants: tuple[Entrant, ...]
 
     @property
     def runs(self) -> tuple[Run, ...]:
-        """Of its entrants."""
+        """Runs of its entrants."""
         return tuple(entrant.run for entrant in self.entrants)
 
     @property
@@ -65,17 +65,17 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of one task, in groups, in the order in which they were named."""
+    """Runs of one task, in groups, in the order in which they were given."""
 
     task: str
     scored: bool
     common: dict[str, str]
-    """Traits that all have."""
+    """Traits that all runs share."""
     groups: tuple[Group, ...]
 
     @property
     def series(self) -> tuple[Series, ...]:
-        """The groups, as they are drawn."""
+        """The groups as series of figures."""
         return tuple(Series(label=group.label, runs=group.runs) for group in self.groups)
 
     @property
@@ -85,16 +85,16 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spread(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure over the runs of a group."""
+    """A figure over the runs of a group: known values, median and range."""
 
     runs: int
     known: int
-    """Runs that have it: the others never got there."""
+    """Number of runs that have the figure; the others never got there."""
     median: float | None
-    """Over all runs, those without it counted as worse than any; null if half or more have none."""
+    """Median over all runs; runs without the figure count as worse than any. Null if half of them or more have none."""
     low: float | None
     high: float | None
-    """Over those that have it."""
+    """Over the runs that have the figure."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,7 +105,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entrant_of(run_id: str, run: Run) -> Entrant:
-    """Return a run as it is compared.
+    """Return a run's entry in a comparison.
 
     Raises:
         ConfigError: it has not begun.
@@ -123,7 +123,7 @@ def entrant_of(run_id: str, run: Run) -> Entrant:
 
 
 def traits_of(started: RunStarted, models: Sequence[str], settings: Mapping[str, object]) -> dict[str, str]:
-    """Return what a run was set up with, but its task and seed, by dotted name."""
+    """Return a run's setup without its task and seed, by dotted name."""
     target = started.target
     begun_with = [name for name in ("solution", "heritage") if getattr(started, name) is not None]
     named = {
@@ -137,16 +137,16 @@ def traits_of(started: RunStarted, models: Sequence[str], settings: Mapping[str,
 
 
 def trait_words(name: str, value: str) -> str:
-    """Say a trait in a few words: `branches 4`, `NVIDIA H200`."""
+    """Return a trait in a few words: `branches 4`, `NVIDIA H200`."""
     bare = name.rpartition(".")[2].replace("_", " ")
     return value if name in ("device", "language", "toolchain") else f"{bare} {value}"
 
 
 def compared(entrants: Sequence[Entrant]) -> Comparison:
-    """Put runs of one task into groups.
+    """Group runs of one task.
 
     Raises:
-        ConfigError: they are of several tasks, or in too many groups to show apart.
+        ConfigError: they are of several tasks, or in too many groups to show.
     """
     first = entrants[0]
     for other in entrants[1:]:
@@ -186,7 +186,7 @@ def _differences(one: TaskSpec, other: TaskSpec) -> Iterator[str]:
 
 
 def plain(value: object) -> str:
-    """Return a setting for people, as a configuration file has it."""
+    """Return a setting as text, in the form of a configuration file."""
     if value is None or value in ((), []):
         return "none"
     if isinstance(value, list | tuple):
@@ -195,7 +195,7 @@ def plain(value: object) -> str:
 
 
 def spread_of(values: Sequence[float | None], *, missing: float = inf) -> Spread:
-    """Sum up one figure over runs."""
+    """Summarise one figure over runs."""
     known = sorted(value for value in values if value is not None)
     middle = median([*known, *[missing] * (len(values) - len(known))]) if values else missing
     return Spread(
@@ -208,7 +208,7 @@ def spread_of(values: Sequence[float | None], *, missing: float = inf) -> Spread
 
 
 def levels_of(comparison: Comparison) -> tuple[float, ...]:
-    """Return the speedups that have a time to reach: the highest few that any run reached."""
+    """Return the speedups to compare times for: the highest few that any run reached."""
     if comparison.scored:
         return ()
     runs = [run for group in comparison.groups for run in group.runs]
@@ -249,7 +249,7 @@ def rows_of(comparison: Comparison) -> Iterator[Row]:
 
 
 def fates_of(group: Group) -> Counter[str]:
-    """Return the attempts of all its runs, by status."""
+    """Return the attempts of a group's runs, by status."""
     total: Counter[str] = Counter()
     for run in group.runs:
         total.update(run.fates)
@@ -257,13 +257,13 @@ def fates_of(group: Group) -> Counter[str]:
 
 
 def failures_of(groups: Sequence[Group]) -> list[str]:
-    """Return the statuses that occurred and should not, the most frequent first."""
+    """Return the failure statuses that occurred, the most frequent first."""
     total = sum((fates_of(group) for group in groups), Counter[str]())
     return [fate for fate, _ in total.most_common() if fate not in _AS_IT_SHOULD]
 
 
 def spread_words(spread: Spread, words: Callable[[float], str]) -> str:
-    """Say a figure over runs: `24`, `24 (20 to 31)`; `-` where half of the runs or more never got there."""
+    """Return a figure over runs as text: `24`, `24 (20 to 31)`; `-` if half of the runs or more never got there."""
     reached_by = f" ({spread.known} of {spread.runs})" if spread.known < spread.runs else ""
     if spread.median is None or spread.low is None or spread.high is None:
         return f"-{reached_by}" if spread.known else "-"
@@ -279,7 +279,7 @@ def value_words(value: float, *, scored: bool) -> str:
 
 
 def best_words(run: Run) -> tuple[str, str]:
-    """Return a run's best, and its interval; `-` and nothing where there is none."""
+    """Return a run's best and its interval as text; `-` and nothing if there is none."""
     best = run.step
     if best is None:
         return "-", ""

@@ -1,4 +1,4 @@
-"""A run's events as programs get them: `ksearch run --json` prints them, `on_event` is called with them."""
+"""A run's events for programs: `ksearch run --json` prints them, `on_event` is called with them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from messages.steering import Inject, SteeringRequested
 LONG_TEXTS = frozenset(
     {"prompt", "prompt_quotes", "answer", "answer_quotes", "description", "candidate", "task", "log", "type"}
 )
-"""Fields that are left out: the journal has them."""
+"""Fields that are left out because the journal has them."""
 
 
 def events_of(record: Record) -> Iterator[dict[str, Any]]:
     """Yield a record's event, or each fact of its decision; the leader reports the end of a run.
 
     Each has `kind` (the message's tag without its version), `seq` (the record's place in the journal), `at` (UTC) and
-    the message's fields, less long texts.
+    the message's fields without long texts.
     """
     messages = record.body.facts if isinstance(record.body, Decided) else (record.body,)
     for message in messages:
@@ -33,9 +33,9 @@ def events_of(record: Record) -> Iterator[dict[str, Any]]:
 
 
 def public_form(message: Event | Fact) -> dict[str, Any]:
-    """Return an event or a fact as programs get it: `kind`, and its fields less long texts.
+    """Return an event or a fact for programs: `kind`, and its fields without long texts.
 
-    Its field `kind` is called `job_kind` in the event.
+    The message's own field `kind` is called `job_kind` there.
     """
     tag = str(message.__struct_config__.tag)
     fields = msgspec.to_builtins(message)

@@ -45,7 +45,7 @@ AUDIENCES: dict[Audience, str] = {"both": "planner and coders", "planner": "the 
 
 
 def steering_words(fact: Fact, state: SearchState) -> str:
-    """Say what a person's order led to; nothing for any other fact."""
+    """Return the effect of a person's order as text; empty for any other fact."""
     match fact:
         case InstructionGiven(number=number, text=text, to=to):
             return f"instruction {number}, to {AUDIENCES[to]}: {text}"
@@ -99,7 +99,7 @@ STOP_WORDS = {
 
 
 def state_line(chronicle: Run, *, in_use: bool, with_failure: bool = True) -> str:
-    """Say whether the run goes on, and what ended it."""
+    """Return whether the run is active, and the reason if it ended."""
     finished = chronicle.finished
     if finished is None and in_use:
         return "paused" if chronicle.resting else "going on"
@@ -111,7 +111,7 @@ def state_line(chronicle: Run, *, in_use: bool, with_failure: bool = True) -> st
 
 
 def standing(chronicle: Run, *, in_use: bool) -> str:
-    """Say in a word how a run stands: `running`, `paused`, `stopped` (killed), `ended`, `interrupted`, `failed`."""
+    """Return a run's state: `running`, `paused`, `stopped` (killed), `ended`, `interrupted`, `failed`."""
     finished = chronicle.finished
     if finished is None and in_use:
         return "paused" if chronicle.resting else "running"
@@ -121,7 +121,7 @@ def standing(chronicle: Run, *, in_use: bool) -> str:
 
 
 def way_on(chronicle: Run, *, in_use: bool, run: str) -> str:
-    """Return the command with which a run goes on that rests or was cut off; empty for any other."""
+    """Return the command that continues a paused or interrupted run; empty for any other."""
     match standing(chronicle, in_use=in_use):
         case "paused":
             return f"ksearch continue {run}"
@@ -132,7 +132,7 @@ def way_on(chronicle: Run, *, in_use: bool, run: str) -> str:
 
 
 _STATUS = {"outpaced": "stopped early"}
-"""Words for people, where the tag of a verdict is not one."""
+"""Words for people, where a verdict's tag is not clear."""
 
 
 def fates_line(chronicle: Run) -> str:
@@ -153,13 +153,13 @@ def faults_line(chronicle: Run) -> str:
 
 
 def usage_line(chronicle: Run) -> str:
-    """Return what models were asked and cost: `46 calls, 135,817 tokens, $0.83 of $5.00`."""
+    """Return the model calls and their cost: `46 calls, 135,817 tokens, $0.83 of $5.00`."""
     usage, spent = chronicle.state.usage, spend_words(chronicle)
     return f"{counted(usage.calls, 'call', 'calls')}, {usage.tokens:,} tokens{f', {spent}' if spent else ''}"
 
 
 def spend_words(chronicle: Run) -> str:
-    """Say what the answers cost, and how many have no price; nothing where money is not counted."""
+    """Return the cost of the answers, and the number without a price; empty if money is not counted."""
     state, unpriced = chronicle.state, chronicle.unpriced_calls
     limit = state.settings.budget.max_cost_usd
     if not state.cost_usd and limit is None:
@@ -169,13 +169,13 @@ def spend_words(chronicle: Run) -> str:
 
 
 def workers_line(chronicle: Run) -> str:
-    """Return how many processes gave results (`2 coders, 1 builder, 3 evaluators`); empty in a run of one process."""
+    """Return the processes that gave results: `2 coders, 1 builder, 3 evaluators`; empty in a run of one."""
     counts = [(role, len(chronicle.workers.get(role, ()))) for role in ("coder", "builder", "evaluator")]
     return ", ".join(counted(count, role, f"{role}s") for role, count in counts if count)
 
 
 def expectations_line(state: SearchState) -> str:
-    """Say how the gains that the planner's model expected compare with what was measured; empty without any."""
+    """Compare the gains that the planner's model expected with the measured ones; empty without any."""
     record = calibration(state)
     if record.mean_ratio is None:
         return ""
@@ -186,7 +186,7 @@ def expectations_line(state: SearchState) -> str:
 
 
 def confirmations_line(chronicle: Run) -> str:
-    """Say how many candidates were measured again, and how far that moved them; empty if none was."""
+    """Return the number of candidates measured again, and how much their speedups moved; empty if none was."""
     done = chronicle.confirmations
     if not done:
         return ""
@@ -204,7 +204,7 @@ def confirmations_line(chronicle: Run) -> str:
 
 
 def result_lines(chronicle: Run, best: str, candidates: str) -> list[str]:
-    """Say what the best candidate is worth and where it lies, or what was found instead."""
+    """Return the worth and path of the best candidate, or what was found instead."""
     found, untimed = chronicle.best(best), _untimed_lines(chronicle, candidates)
     waiting = _provisional_lines(chronicle)
     if found is None and waiting:
@@ -217,7 +217,7 @@ def result_lines(chronicle: Run, best: str, candidates: str) -> list[str]:
 
 
 def best_lines(best: Best | BestScore | None) -> list[str]:
-    """Say what the best candidate is worth, where it lies and how it was found."""
+    """Return the worth, path and origin of the best candidate."""
     if best is None:
         return ["best       none: no candidate was correct and timed, or got a score"]
     if isinstance(best, BestScore):
@@ -267,15 +267,15 @@ def _origin_lines(best: Best | BestScore) -> list[str]:
 
 _TITLE_WIDTH = 44
 _WIDE = 128
-"""Columns from which on a line of an attempt has room for all of what it says."""
+"""Terminal width, in columns, from which the line of an attempt shows everything."""
 _NARROW = 56
-"""Columns below which it has none for its title."""
+"""Terminal width, in columns, below which it leaves out the title."""
 _BRIEF_WIDTH = 31
-"""Of `12.85x [12.80, 12.96], 543.9 us`."""
+"""Columns of `12.85x [12.80, 12.96], 543.9 us`."""
 
 
 class Narrator:
-    """Tells a run while it goes on."""
+    """Reports a run in lines while it is active."""
 
     def __init__(
         self,
@@ -290,23 +290,23 @@ class Narrator:
         self._open_count = open_count or (lambda: [node.state for node in chronicle.state.nodes.values()].count("open"))
 
     def tell(self, record: Record) -> Iterator[str]:
-        """Fold a record and yield a line for each thing in it that is worth one."""
+        """Fold a record and yield a line for each noteworthy thing in it."""
         yield from self.event_lines(record.body)
         yield from filter(None, map(self.line, self._chronicle.unfold(record)))
 
     def line(self, fact: Fact) -> str:
-        """Return the line for a fact that was folded just now, or nothing if it is not worth one."""
+        """Return the line for a fact that was folded just now; empty if it is not noteworthy."""
         if isinstance(fact, AttemptFinished):
             return "" if self._is_known(fact) else self._attempt_line(fact, self._columns())
         said = self._said(fact)
         return self.fitted(said) if said else ""
 
     def fitted(self, said: str) -> str:
-        """Return a line that stands under those of the attempts."""
+        """Return a line indented to the outcomes of attempts."""
         return fitted(f"  {' '.join(said.split())}", self._columns())
 
     def event_lines(self, event: Body) -> Iterator[str]:
-        """Report the failed tries of a call, or jobs without a worker; the latter in as many lines as it takes."""
+        """Report the failed tries of a call, or jobs without a worker, which may take several lines."""
         if isinstance(event, CandidateWritten | EditsProposed) and event.faults:
             yield self.fitted(fault_line(event))
         elif isinstance(event, JobsUnserved):
@@ -324,14 +324,14 @@ class Narrator:
         yield from (fitted(f"    {part}", columns) for part in more)
 
     def is_best(self, fact: AttemptFinished) -> bool:
-        """Say whether an attempt, folded just now, is to become the incumbent, or to be confirmed first."""
+        """Return True if an attempt, folded just now, becomes the incumbent or is to be confirmed first."""
         if fact.credit is None or fact.fate not in GOOD_FATES:
             return False
         top = self._chronicle.top
         return top is None or fact.credit > top.credit
 
     def _is_known(self, fact: AttemptFinished) -> bool:
-        """Say whether the attempt, folded just now, tells nothing: a known program or none, or none for one reason."""
+        """Return True if the attempt, folded just now, shows nothing new: a known program, or none."""
         before = self._chronicle.state.branches[fact.branch_id].attempts[-2:-1]
         says_again = fact.fate == "unusable" and any(attempt.outcome == fact.outcome for attempt in before)
         return repeats_known(fact) or says_again or fact.fate == "declined"
@@ -405,7 +405,7 @@ class Narrator:
         return f"best {worth_text(top.credit, top.speedup)}{owed}"
 
     def _confirmation(self, fact: ConfirmationFinished) -> str:
-        """Say what came of measuring a candidate again; whether it is the new best is in the next fact."""
+        """Return the result of measuring a candidate again. The next fact says whether it is the new best."""
         told = fact.outcome.removeprefix("measured: ")
         screened = f"screening said {fact.screen_speedup:.2f}x"
         if fact.fate != "measured":
@@ -440,7 +440,7 @@ def _is_lower(speedup: float | None, before: Incumbent | Provisional | None) -> 
 def _reason(
     fact: AttemptFinished | ConfirmationFinished, before: Incumbent | Provisional | None, *, brief: bool
 ) -> str:
-    """Say why what has a smaller speedup is the best: by the lower ends of both intervals; else nothing."""
+    """Explain why a candidate with a smaller speedup is the best, by the lower ends of both intervals; else empty."""
     if fact.credit is None or before is None or not _is_lower(fact.speedup, before):
         return ""
     digits = 2 if f"{fact.credit:.2f}" != f"{before.credit:.2f}" else 4
@@ -463,6 +463,6 @@ def _course_words(fact: Fact) -> str:
 
 
 def fault_line(answered: CandidateWritten | EditsProposed) -> str:
-    """Say which tries failed before an answer came."""
+    """Return the failed tries before an answer, as text."""
     job = answered.job_id.rpartition("-")[2]
     return f"endpoint: {job} answered after failed tries: {fault_words(answered.faults)}"

@@ -1,11 +1,11 @@
 """The live view: frames of a running search, redrawn in place a few times a second.
 
-Where a terminal is wide the figures stand beside the tree, each in as many lines as there is room for; elsewhere they
-stand above it, each in one line, and where rows are few only those that say most.
+On wide terminals the figures are shown beside the tree, each in as many lines as there is room for. Elsewhere they are
+above it, in one line each, and with few rows only the most important ones.
 
 It reads nothing but the records that it receives. A frame is one write, from a thread: a terminal that is stopped
-(Ctrl-S, a hanging connection) holds up the view and not the search. The cursor stays visible and the terminal's modes
-as they are: however the process ends, there is nothing to restore.
+(Ctrl-S, a hanging connection) holds up the view, not the search. The cursor stays visible and the terminal's modes
+unchanged, so there is nothing to restore, however the process ends.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ Part: TypeAlias = tuple[str, str, int]
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is now, and the room that there is to show it."""
+    """A run at one moment, and the space to show it in."""
 
     progress: Progress
     now: datetime
     width: int
-    """Columns that a line may take."""
+    """Columns of a line."""
     in_flight: dict[str, list[Work]]
     is_wide: bool = False
-    """There is room for more than the least of each thing."""
+    """True if there is space for more than the minimum of each figure."""
 
     @property
     def state(self) -> SearchState:
-        """The search."""
+        """The state of the search."""
         return self.progress.chronicle.state
 
     @property
@@ -73,7 +73,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def labelled(label: str, *parts: str | tuple[str, str] | Text) -> Text:
-    """Return a line that begins with what it is about."""
+    """Return a line with a label in front."""
     return Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim"), *parts)
 
 
@@ -86,19 +86,18 @@ def fitting(parts: Sequence[Part], room: int) -> list[tuple[str, str]]:
 
 
 def work_words(work: Work) -> str:
-    """Say what is being done and since when: `evaluating 12 s`."""
+    """Return a piece of work and its duration as text: `evaluating 12 s`."""
     return work.verb if work.since_s is None else f"{work.verb} {rough_duration(work.since_s)}"
 
 
 Figure: TypeAlias = Callable[[Moment, int], list[Text]]
-"""Given how many lines it may take, at least 1, it returns as many or fewer; at least one, or none if it has nothing
-to say."""
+"""Returns at most the given number of lines (at least 1), or none if it has nothing to show."""
 
 _BAR_WIDTH, _SHORT_BAR = 40, 24
 _SHARE_WIDTH = 10
 _LONGEST_NAME = 24
 _CHART_ROWS = (4, 8)
-"""The fewest that are worth it, and the most."""
+"""Fewest and most rows of a chart."""
 _SCALE_WIDTH = 7
 _NARROWEST_TASK = 8
 _VERBS = ("writing", "building", "evaluating", "confirming")
@@ -106,7 +105,7 @@ _STATES: tuple[NodeState, ...] = ("in_flight", "open", "closed", "pruned")
 
 
 def header(moment: Moment) -> Text:
-    """Name task and device on the left; on the right how long it has been going and will be."""
+    """Show task and device on the left, elapsed and remaining time on the right."""
     started = moment.progress.chronicle.started
     task = f"{plain(started.task.name)} ({started.description.language})" if started else ""
     device = f"  {plain(started.target.device)}" if started else ""
@@ -129,7 +128,7 @@ def header(moment: Moment) -> Text:
 
 
 def rounds(moment: Moment, _most: int) -> list[Text]:
-    """Say how much of its rounds is used up."""
+    """Show the share of rounds that is used up."""
     state = moment.state
     total = state.settings.budget.max_rounds
     said = f" {state.rounds} of {total}"
@@ -141,7 +140,7 @@ def rounds(moment: Moment, _most: int) -> list[Text]:
 
 
 def best(moment: Moment, most: int) -> list[Text]:
-    """Say what the incumbent is worth, by which interval, and where it was found."""
+    """Show the worth of the incumbent, its interval, and where it was found."""
     found = moment.progress.chronicle.best("")
     wanted = moment.state.settings.budget.target_speedup
     goal = f" of {wanted:g}{'' if moment.state.scored else 'x'} wanted" if wanted is not None else ""
@@ -243,7 +242,7 @@ def _chart(moment: Moment, values: Sequence[float], high: str, height: int) -> l
 
 
 def fates(moment: Moment, most: int) -> list[Text]:
-    """Count attempts by what came of them."""
+    """Count attempts by status."""
     counts = moment.progress.chronicle.fates
     found = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     if most < 2 or len(found) > most or not found:
@@ -269,7 +268,7 @@ def _fate_style(fate: str) -> str:
 
 
 def model(moment: Moment, most: int) -> list[Text]:
-    """Say which answers are waited for, and what the answers so far took."""
+    """Show the answers that are awaited, and the cost of the answers so far."""
     state, chronicle = moment.state, moment.progress.chronicle
     usage, budget = state.usage, state.settings.budget
     asked = moment.progress.questions
@@ -296,7 +295,7 @@ def model(moment: Moment, most: int) -> list[Text]:
 
 
 def flight(moment: Moment, _most: int) -> list[Text]:
-    """Count what is under way, by kind, and of the evaluations those that no device has begun."""
+    """Count the work in flight by kind, and evaluations that no device has begun."""
     works = [work for node_id, found in moment.in_flight.items() if node_id != ROOT for work in found]
     counts = [(sum(work.verb == verb for work in works), verb) for verb in _VERBS]
     queue = moment.progress.queue
@@ -307,7 +306,7 @@ def flight(moment: Moment, _most: int) -> list[Text]:
 
 
 def devices(moment: Moment, most: int) -> list[Text]:
-    """Say how busy each device was lately."""
+    """Show the recent utilisation of each device."""
     uses = moment.progress.devices(moment.now)
     if not uses:
         return [labelled("devices", ("no verdict yet", "dim"))]
@@ -344,7 +343,7 @@ def _device_line(moment: Moment, use: DeviceUse, wide: int, *, label: str) -> Te
 
 
 def latest(moment: Moment, most: int) -> list[Text]:
-    """List the latest attempts, the last one first; nothing where there is no room for a few."""
+    """List the latest attempts, the last one first; nothing if there is no space for a few."""
     tried = moment.progress.latest(most)
     return [_tried_line(moment, one, label="" if at else "latest") for at, one in enumerate(tried)]
 
@@ -372,7 +371,7 @@ def nodes(moment: Moment, shown: int) -> Text:
 
 
 def footer(moment: Moment) -> Text:
-    """Say how it ends, or what it waits for."""
+    """Show how the run ends, or what it waits for."""
     state = moment.state
     leads = moment.progress.leads
     if moment.progress.chronicle.resting:
@@ -392,11 +391,11 @@ def _under(label: str, lines: Sequence[Sequence[Part]], moment: Moment) -> list[
 
 _NARROWEST_TITLE = 12
 _EDGES = (("├─ ", "└─ ", "│  ", "   "), ("├", "└", "│", " "))
-"""Of trees with room, and of those that are deep for the width: branch, last branch, line, blank."""
+"""Edges of trees with enough space, and of deep trees in little space: branch, last branch, line, blank."""
 
 
 def branch_lines(moment: Moment, most: int) -> list[Text]:
-    """Return the lines of the nodes that fit, their standing in a column of its own."""
+    """Return the lines of the nodes that fit, with their states in a column."""
     rows = chosen_rows(moment.state, most) if most > 0 else []
     if not rows:
         return []
@@ -443,7 +442,7 @@ def _standing(moment: Moment, node: Node, result: Score | None) -> Text:
 
 
 def _failures(node: Node) -> int:
-    """Count failed attempts; a correct candidate is none, nor is a coder that sees nothing further."""
+    """Count failed attempts. A correct candidate is not one, nor an answer that declines."""
     return sum(count for fate, count in node.fates if fate not in NO_FAILURES | CORRECT_FATES)
 
 
@@ -456,16 +455,16 @@ def _result(score: Score) -> tuple[str, str]:
 
 _FEWEST_TREE_ROWS = 3
 _TWO_COLUMNS = 119
-"""A terminal of 120: its last column stays free."""
+"""Width of two columns: a terminal of 120, of which the last column stays free."""
 _FEWEST_ROWS_BESIDE = 14
 _ROOMY_ROWS = 32
-"""Rows from which on there are empty lines between figures."""
+"""Rows from which on empty lines separate the figures."""
 _FIGURES_WIDTH = (52, 66)
 _RULE = " │ "
 
 _FIGURES: tuple[Figure, ...] = (rounds, best, curve, flight, devices, model, fates, latest)
 _BY_WEIGHT: tuple[object, ...] = (rounds, best, flight, header, model, nodes, fates, devices, curve, footer)
-"""Figures by weight: where rows are few the first ones stay."""
+"""Figures by importance: with few rows only the first ones are shown."""
 _GROWN: tuple[tuple[Figure, int], ...] = (
     (best, 4),
     (devices, 3),
@@ -477,11 +476,11 @@ _GROWN: tuple[tuple[Figure, int], ...] = (
     (curve, 9),
     (latest, 24),
 )
-"""Figures that get more lines where there is room, and up to how many: the first ones first."""
+"""Figures that get more lines where there is space, with their most lines; the first ones first."""
 
 
 def frame_lines(progress: Progress, *, now: datetime, width: int, rows: int) -> list[Text]:
-    """Return at most `rows` lines of at most `width` columns: figures, and as much of the tree as fits."""
+    """Return at most `rows` lines of at most `width` columns: figures, and the part of the tree that fits."""
     moment = Moment(progress=progress, now=now, width=width, in_flight=progress.in_flight(now))
     is_wide = width >= _TWO_COLUMNS and rows >= _FEWEST_ROWS_BESIDE
     lines = _beside(moment, rows) if is_wide else _stacked(moment, rows)
@@ -535,23 +534,23 @@ def _spaced(groups: Sequence[Sequence[Text]], rows: int) -> list[Text]:
 
 _FRAME_S = 0.25
 _LINES_ABOVE = 3
-"""Rows that the frame leaves to the lines above it."""
+"""Rows that the frame leaves for the lines above it."""
 _FEWEST_COLUMNS = 20
 _FEWEST_ROWS = 4
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-"""SGR codes of the words that the frame's styles are made of."""
+"""Colour codes (SGR) of the words in the frame's styles."""
 _NO_COLOURS = ("1", "2")
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
-"""Terminals that know synchronised output show all that stands between these at once; others ignore them."""
+"""Synchronised output: terminals that support it show everything between these codes at once; others ignore them."""
 
 
 def can_be_live(stream: TextIO) -> bool:
-    """Say whether the stream is a terminal that a frame can be drawn on."""
+    """Return True if the stream is a terminal on which a frame can be drawn."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown") and _fits(_size(stream))
 
 
 class LiveView:
-    """A frame for people at a terminal; what is worth keeping scrolls above it."""
+    """A frame for people at a terminal; noteworthy lines scroll above it."""
 
     def __init__(self, plain: PlainView, stream: TextIO, *, leads: bool = True, slots: int | None = None) -> None:
         self._plain = plain
@@ -559,10 +558,10 @@ class LiveView:
         self._canvas = Canvas(stream)
         self._above: list[str] = []
         self._drawn_for: tuple[int, int, os.terminal_size] | None = None
-        """Record, second and size that the last frame was drawn for: another one would be the same."""
+        """Record, second and size of the last frame; another frame for them would be the same."""
 
     def tell(self, record: Record) -> None:
-        """Fold a record; it is shown with the next frame."""
+        """Fold a record. The next frame shows it."""
         self._above.extend(self._progress.tell(record))
         self._above.extend(self._plain.opening_lines(record))
 
@@ -571,7 +570,7 @@ class LiveView:
         self._above.append(text)
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Draw a frame every `_FRAME_S` until cancelled, then take it away; lines above it stay."""
+        """Draw a frame every `_FRAME_S` until cancelled, then remove it; lines above it stay."""
         task_status.started()
         try:
             while True:
@@ -590,7 +589,7 @@ class LiveView:
         self._plain.finish(goes_on=goes_on)
 
     def drawn(self) -> str:
-        """Return what puts the frame of now on the terminal; empty while it would be the last one again."""
+        """Return the codes that draw the current frame; empty if it equals the last one."""
         if self._plain.chronicle.started is None:
             return ""  # the first record is about to come
         size, now = self._canvas.size(), _now()
@@ -609,7 +608,7 @@ class LiveView:
 
 
 class Canvas:
-    """The place of a frame on a terminal: below all lines, its cursor at the end of the frame's last line."""
+    """The area of a frame on a terminal: below all lines, with the cursor at the end of its last line."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -619,11 +618,11 @@ class Canvas:
         self._shown = ""
 
     def size(self) -> os.terminal_size:
-        """Return the terminal's size now."""
+        """Return the terminal's current size."""
         return _size(self._stream)
 
     def draw(self, above: Sequence[str], frame: Sequence[Text]) -> str:
-        """Return what puts the frame in place of the last one, with lines above it; nothing if nothing changed."""
+        """Return the codes that replace the last frame, with lines above it; empty if nothing changed."""
         shown = self._rendered([_harmless(line) for line in frame])
         if shown == self._shown and not above:
             return ""
@@ -641,7 +640,7 @@ class Canvas:
             unwritten = unwritten[os.write(self._stream.fileno(), unwritten) :]
 
     def close(self, above: Sequence[str]) -> None:
-        """Take the frame away and leave the lines; a terminal that is gone is left alone."""
+        """Remove the frame and keep the lines; a closed terminal is ignored."""
         start = self._start()
         self._shown, self._lengths = "", []
         try:
@@ -653,9 +652,9 @@ class Canvas:
         return "\x1b[K\n".join(_painted(line, in_colour=self._in_colour) for line in frame)
 
     def _start(self) -> str:
-        """Return what moves the cursor to the frame's first column and row.
+        """Return the codes that move the cursor to the frame's first column and row.
 
-        A terminal that was made narrower since has broken its lines: each takes as many rows as it needs now.
+        A terminal that was made narrower has wrapped its lines, so each is counted with its rows at the current width.
         """
         columns = max(1, self.size().columns)
         up = sum(max(1, -(-length // columns)) for length in self._lengths) - 1
@@ -670,7 +669,7 @@ def _harmless(line: Text) -> Text:
 
 
 def _painted(line: Text, *, in_colour: bool) -> str:
-    """Return a line as a terminal takes it: as Rich's console would, in a tenth of the time."""
+    """Return a line with its colour codes, as Rich's console would, in a tenth of the time."""
     pieces, at = [], 0
     for span in line.spans:  # in order, none over another: that is how the frame's lines are put together
         pieces.append(_styled(line.plain[at : span.start], line.style, in_colour=in_colour))

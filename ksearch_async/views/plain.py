@@ -45,20 +45,20 @@ class View(Protocol):
     """Shows one session of a run."""
 
     def tell(self, record: Record) -> None:
-        """Take a record, as it is journalled."""
+        """Show a record that was journalled."""
 
     def note(self, text: str) -> None:
-        """Show a line that is no result: a notice, a warning."""
+        """Show a line that is not a result: a notice, a warning."""
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Keep what is on the screen true until cancelled; views that only write lines have nothing to do."""
+        """Keep the screen up to date until cancelled; views that only write lines have nothing to do."""
 
     def finish(self, *, goes_on: bool = False) -> None:
-        """Say how it ended, or that it goes on elsewhere."""
+        """Show how the run ended, or that it continues elsewhere."""
 
 
 class PlainView:
-    """Lines for people: as wide as the terminal, or whole where they go elsewhere."""
+    """Lines for people: wrapped to the terminal's width, or unwrapped if written elsewhere."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class PlainView:
         self._address = address
         self._silence_s = silence_s
         self._said = 0
-        """Lines so far."""
+        """Number of lines so far."""
         self.chronicle = chronicle
         self.narrator = Narrator(chronicle, terminal_width)
         self._folder = folder
@@ -81,7 +81,7 @@ class PlainView:
         self._model_words = model_words
 
     def tell(self, record: Record) -> None:
-        """Say in a line each thing that is worth one."""
+        """Write a line for each noteworthy thing."""
         for line in (*self.narrator.tell(record), *self.opening_lines(record)):
             put(line)
             self._said += 1
@@ -91,7 +91,7 @@ class PlainView:
         note(text)
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Say what is waited for when no line has come for a minute, and again after two, after four, and so on."""
+        """Report what the run waits for when no line was written for a minute, then after two, four, and so on."""
         task_status.started()
         silent_s = 0.0
         while True:
@@ -104,7 +104,7 @@ class PlainView:
                     note(f"an evaluation waits for {wait}")
 
     def opening_lines(self, record: Record) -> list[str]:
-        """Return what is said of a session when it begins: nothing for any other record."""
+        """Return the lines for the beginning of a session; none for any other record."""
         if isinstance(record.body, RunStarted):
             return wrapped_lines(self.header(record.body))
         if isinstance(record.body, RunResumed):
@@ -118,7 +118,7 @@ class PlainView:
             put(line)
 
     def header(self, started: RunStarted) -> Iterator[str]:
-        """Say what begins."""
+        """Describe the run that begins."""
         settings = started.settings
         drafts = f", {settings.samples} drafts of each attempt" if settings.samples > 1 else ""
         plan = (
@@ -136,12 +136,12 @@ class PlainView:
             yield f"join it    ksearch evaluator --nats {self._address}"
 
     def resumption(self) -> Iterator[str]:
-        """Say what goes on."""
+        """Describe the run that continues."""
         yield f"resumed    {self._folder.run_id} after {self.chronicle.state.rounds} rounds"
         yield f"model      {self._model_words}"
 
     def summary(self, *, goes_on: bool = False) -> Iterator[str]:
-        """Say how it ended, or how far it is."""
+        """Describe how the run ended, or its current state."""
         chronicle = self.chronicle
         state = chronicle.state
         ended = state_line(chronicle, in_use=goes_on, with_failure=False)  # that is the error's line, the last one
@@ -168,7 +168,7 @@ class PlainView:
             yield f"go on      ksearch resume {as_argument(self._folder.path)}"
 
     def _checked(self, best: str) -> str:
-        """Return what `ksearch eval` takes to check the best: the run, if files of its task are gone."""
+        """Return the argument for `ksearch eval` that checks the best: the run, if its task's files are gone."""
         if files_gone(self._config):
             return as_argument(self._folder.path)
         scorer = self._config.program.evaluator
@@ -189,13 +189,13 @@ class PlainView:
 
 
 def _windows(settings: SearchSettings) -> str:
-    """Say after how many attempts in a row without improvement a branch ends."""
+    """Return the numbers of attempts without improvement after which a branch ends, as text."""
     window, repair = settings.stagnation_window, settings.repair_window
     return f"window {window} ({repair} until correct)" if repair not in (None, window) else f"window {window}"
 
 
 def wrapped_lines(lines: Iterable[str]) -> list[str]:
-    """Fit lines with a label to the terminal, except paths and commands: a line break would spoil them."""
+    """Wrap labelled lines to the terminal's width, except paths and commands, which a line break would spoil."""
     columns = terminal_width()
     if columns is None:
         return list(lines)
@@ -226,7 +226,7 @@ class JsonView:
         note(text)
 
     async def show(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Do nothing: every line was written as its record came."""
+        """Do nothing: every line was written when its record came."""
         task_status.started()
 
     def finish(self, *, goes_on: bool = False) -> None:

@@ -1,6 +1,6 @@
-"""One session of a run, as the live view follows it: work in flight, pace, use of the devices. Pure.
+"""One session of a run for the live view: work in flight, pace, use of the devices. Pure.
 
-There is no clock but the records' stamps and the `now` that is given.
+Time comes from the records' stamps and from the `now` that is passed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from messages.facts import (
 )
 
 _PACE_ROUNDS = 32
-"""The pace is that of the latest rounds, this many."""
+"""Number of latest rounds from which the pace is computed."""
 _FEWEST_ROUNDS = 2
 _OF_NOTE = (
     InitialScored
@@ -57,20 +57,20 @@ _VERBS = {WriteRequested: "writing", BuildRequested: "building", EvaluationReque
 
 
 class Work(msgspec.Struct, frozen=True):
-    """Work under way for a node, or for the tree as a whole."""
+    """Work in flight for a node, or for the tree as a whole."""
 
     verb: str
-    """`writing`, `building`, `evaluating`, `confirming` (what a branch wrote, and may have left behind), `planning`, or
-    `waiting` (for another branch's verdict, for the end)."""
+    """`writing`, `building`, `evaluating`, `confirming` (a candidate, even if its branch has ended), `planning`, or
+    `waiting` (for another branch's verdict, or for the end)."""
     since_s: float | None = None
-    """Seconds since it was asked for, queueing included; null while nothing is asked for."""
+    """Seconds since it was requested, queueing included; null if nothing is requested."""
 
 
 class Progress:
     """Follows one session of a run."""
 
     def __init__(self, chronicle: Run, narrator: Narrator, *, leads: bool = True, slots: int | None = None) -> None:
-        """Follow a run; `slots` evaluations are worked on at once, where that is known."""
+        """Follow a run. `slots` is the number of evaluations at once, where that is known."""
         self.chronicle = chronicle
         self.leads = leads
         self._tried_before = len(chronicle.tried)
@@ -82,12 +82,12 @@ class Progress:
         self._rounds_at: deque[datetime] = deque(maxlen=_PACE_ROUNDS)
         self._counts: Counter[NodeState] = Counter()
         self._counted: object = None
-        """The nodes that they were counted of."""
+        """The nodes from which the counts were made."""
 
     def tell(self, record: Record) -> Iterator[str]:
-        """Fold a record and yield the lines of note in it: a new best, refused edits, losses, what ends the run.
+        """Fold a record and yield its noteworthy lines: a new best, refused edits, losses, the reason of the run's end.
 
-        Failed tries of a call are of note when their kind is new.
+        Failed tries of a call are noteworthy when their kind is new.
         """
         at = datetime.fromisoformat(record.at)
         if self._began_at is None:
@@ -103,7 +103,7 @@ class Progress:
             yield from self._narrator.event_lines(record.body)
 
     def latest(self, most: int) -> list[Tried]:
-        """Return attempts of this session that brought something new, the latest first."""
+        """Return attempts of this session with something new, the latest first."""
         tried = reversed(self.chronicle.tried[self._tried_before :])
         return list(islice((one for one in tried if one.fact.round or one.fact.fate in ("unusable", "lost")), most))
 
@@ -119,7 +119,7 @@ class Progress:
         return isinstance(fact, _OF_NOTE)
 
     def in_flight(self, now: datetime) -> dict[str, list[Work]]:
-        """Return what is being done now, by node; the planner's call stands under the root."""
+        """Return the work in flight, by node; the planner's call is listed under the root."""
         state = self.chronicle.state
         found: dict[str, list[Work]] = {}
         if (plan := state.plan) is not None:
@@ -141,33 +141,33 @@ class Progress:
 
     @property
     def questions(self) -> int:
-        """Models' answers that are waited for."""
+        """Number of model answers that are awaited."""
         return sum(is_question(job.request) and not job.withheld for job in self.chronicle.state.jobs.values())
 
     @property
     def evaluations(self) -> int:
-        """Evaluations that were asked for and have no verdict yet, begun or not."""
+        """Number of evaluations that were requested and have no verdict yet, begun or not."""
         jobs = self.chronicle.state.jobs.values()
         return sum(isinstance(job.request, _EVALUATION) and not job.withheld for job in jobs)
 
     @property
     def queue(self) -> int | None:
-        """Evaluations that were asked for and cannot have begun; null: who could begin them is not known yet."""
+        """Number of requested evaluations that cannot have begun; null: the number of slots is not known yet."""
         slots = self._utilisation.slots()
         return None if slots is None else max(0, self.evaluations - slots)
 
     def devices(self, now: datetime) -> list[DeviceUse]:
-        """Return the devices that gave verdicts in this session, and how busy each was lately."""
+        """Return the devices that gave verdicts in this session, with their recent utilisation."""
         since, is_timed = self._began_at or now, not self.chronicle.state.scored
         return self._utilisation.devices(now, since=since, is_waiting=self.evaluations > 0, is_timed=is_timed)
 
     def _since(self, job_id: str, now: datetime) -> float:
-        """Return the seconds since a job was asked for; one of an earlier session was asked for again at the start."""
+        """Return the seconds since a job was requested; jobs of earlier sessions were requested again at the start."""
         asked_at = self._asked_at.get(job_id) or self._began_at or now
         return max(0.0, (now - asked_at).total_seconds())
 
     def node_counts(self) -> Counter[NodeState]:
-        """Count the nodes by state, the root left out."""
+        """Count the nodes by state, without the root."""
         nodes = self.chronicle.state.nodes
         if self._counted is not nodes:  # a new map for each change
             self._counted = nodes
@@ -175,12 +175,12 @@ class Progress:
         return self._counts
 
     def elapsed_s(self, now: datetime) -> float:
-        """Return the run's wall-clock until now, over all sessions, without pauses."""
+        """Return the run's wall-clock seconds until now, over all sessions, without pauses."""
         last_at = None if self.chronicle.resting else self.chronicle.last_at
         return self.chronicle.elapsed_s + (max(0.0, (now - last_at).total_seconds()) if last_at else 0.0)
 
     def left_s(self, now: datetime) -> float | None:
-        """Estimate when the first of its budgets is used up, at the pace of late; null: too early to say."""
+        """Estimate the seconds until the first budget is used up, at the recent pace; null: too early to tell."""
         state = self.chronicle.state
         budget = state.settings.budget
         limit = None if budget.wall_clock_s is None else max(0.0, budget.wall_clock_s - self.elapsed_s(now))
@@ -206,7 +206,7 @@ class Progress:
 
 
 def waiting_words(state: SearchState) -> str:
-    """Say what was asked for and is not there yet: `2 answers of models, 1 build, 3 evaluations`; empty: nothing."""
+    """Return the requests in flight as text: `2 answers of models, 1 build, 3 evaluations`; empty if none."""
     requests = [job.request for job in state.jobs.values() if not job.withheld]
     counts = (
         (sum(map(is_question, requests)), "answer of a model", "answers of models"),
@@ -218,27 +218,27 @@ def waiting_words(state: SearchState) -> str:
 
 _WINDOW = timedelta(seconds=60)
 _FEWEST = 4
-"""Verdicts that the window is long enough for at least, so that long evaluations do not come and go in it."""
+"""Fewest verdicts within the window, so that long evaluations do not make it jump."""
 _KEPT = 64
-"""Verdicts that are kept of each device."""
+"""Verdicts that are kept for each device."""
 
 
 class DeviceUse(msgspec.Struct, frozen=True, kw_only=True):
-    """A device, or the part of one that an evaluator process has."""
+    """Use of a device, or of the part of it that an evaluator process has."""
 
     name: str
     share: float
-    """Of wall-clock, 0 to 1, for which the lease was held, or, where nothing is timed, an evaluation was under way."""
+    """Share of wall-clock, 0 to 1, in which the lease was held, or in which an evaluation ran if nothing is timed."""
     verdicts: int
-    """Of the session."""
+    """Number of verdicts in the session."""
     mean_s: float
-    """Seconds that an evaluation took of late, what came before its lease included."""
+    """Recent mean seconds of an evaluation, including the time before its lease."""
 
 
 class _Span(msgspec.Struct, frozen=True):
     began: datetime
     held: datetime
-    """Since when it held the lease; `ended`, if it held none."""
+    """Time from which it held the lease; equal to `ended` if it held none."""
     ended: datetime
 
 
@@ -246,14 +246,14 @@ class Utilisation:
     """Keeps the latest evaluations of each device."""
 
     def __init__(self, *, slots: int | None = None) -> None:
-        """Begin; without `slots` as many evaluations run at once as were seen to."""
+        """Begin. Without `slots`, the number of concurrent evaluations is the highest that was observed."""
         self._slots = slots
         self._spans: dict[tuple[str, str], deque[_Span]] = {}
         self._devices: dict[tuple[str, str], str] = {}
         self._verdicts: dict[tuple[str, str], int] = {}
 
     def take(self, evaluated: CandidateEvaluated, at: datetime) -> None:
-        """Take a verdict."""
+        """Add a verdict."""
         key = (evaluated.worker, evaluated.unit)
         held = timedelta(seconds=evaluated.lease_s)
         wall = max(held, timedelta(seconds=evaluated.wall_s))
@@ -267,10 +267,10 @@ class Utilisation:
 
         Args:
             now: the window's end.
-            since: when the session began; the window does not reach back further.
-            is_waiting: evaluations are under way. The window ends with a device's latest verdict then, if that is not
-                long ago: what it does since is not known yet.
-            is_timed: what is judged has times, which are taken under a lease.
+            since: begin of the session; the window does not reach back further.
+            is_waiting: evaluations are in flight. Then the window ends with a device's latest verdict, if that is
+                recent: its activity since is not known yet.
+            is_timed: candidates are timed, under a lease.
         """
         several = len({worker for worker, _ in self._spans}) > 1
         found = []
@@ -286,7 +286,7 @@ class Utilisation:
         return sorted(found, key=lambda use: (-use.share, use.name))
 
     def slots(self) -> int | None:
-        """Return how many evaluations are worked on at once; null: nothing tells yet."""
+        """Return the number of concurrent evaluations; null: not known yet."""
         if self._slots is not None:
             return self._slots
         return sum(_most_at_once(spans) for spans in self._spans.values()) or None

@@ -12,15 +12,15 @@ from evaluators.process.printed import printable
 from messages.verdicts import ProfiledKernel, TimedWorkload, WorkloadProfile
 
 _LONGEST = 4096
-"""Characters of a text of which one line is made: a title of a megabyte is not looked through for each picture."""
+"""Most characters of a text made into one line, so that a title of a megabyte is not scanned for each frame."""
 _VARIATIONS = re.compile("[\ufe00-\ufe0f]")
-"""Selectors of a glyph's variant: terminals disagree on the width that one gives to the sign before it."""
+"""Variation selectors: terminals disagree on the width that they give to the character before them."""
 
 
 def plain(text: str) -> str:
-    """Return a text on one line as it may stand in a picture: nothing that a terminal acts upon, no widths in doubt.
+    """Return a text on one line, without anything that a terminal acts upon or of doubtful width.
 
-    Its beginning only, where it is very long. Measure texts after this.
+    Of a very long text only the beginning. Measure texts after this.
     """
     line = text if len(text) <= _LONGEST else text[:_LONGEST]
     if line.isascii() and line.isprintable() and "  " not in line:
@@ -29,12 +29,12 @@ def plain(text: str) -> str:
 
 
 def columns_of(text: str) -> int:
-    """Return how many columns of a terminal a text takes: two for East Asian signs, none for combining accents."""
+    """Return the number of terminal columns of a text: two for East Asian characters, none for combining accents."""
     return len(text) if text.isascii() else cell_len(printable(text))
 
 
 def fitted(line: str, columns: int | None) -> str:
-    """Return the line, its end left out where it is wider than the columns there are; leading blanks stay."""
+    """Return the line, cut at the end to the number of columns; leading blanks stay."""
     return line if columns is None or columns_of(line) <= columns else _cut(line, columns)
 
 
@@ -45,19 +45,19 @@ def shortened(text: str, width: int) -> str:
 
 
 def padded(text: str, width: int, *, right: bool = False) -> str:
-    """Return the text with blanks behind it, or before it, so that it is `width` columns wide."""
+    """Return the text padded to `width` columns, with blanks behind it or before it."""
     blanks = " " * max(0, width - columns_of(text))
     return blanks + text if right else text + blanks
 
 
 def wrapped(text: str, columns: int, *, lead: str = "", most: int | None = None) -> list[str]:
-    """Return the text in lines of at most this number of columns, broken between words, or through long ones.
+    """Return the text wrapped to lines of at most this number of columns, between words or within long ones.
 
     Args:
-        text: its line breaks and runs of blanks count for one blank each.
-        columns: of each line.
-        lead: stands before the first line; the others begin below its end.
-        most: lines; what does not fit ends in `…`. Null: as many as it takes.
+        text: line breaks and runs of blanks count as one blank each.
+        columns: columns of each line.
+        lead: stands before the first line; the others are indented to its end.
+        most: most lines; a longer text ends in `…`. Null: no limit.
     """
     indent = " " * columns_of(lead)
     lines, line, is_bare = [], lead, True
@@ -104,7 +104,7 @@ def counted(count: int, one: str, many: str) -> str:
 
 
 def dollars(amount: float) -> str:
-    """Return US dollars: cents, and smaller amounts to the hundredth of a cent."""
+    """Return US dollars as text: in cents, smaller amounts to the hundredth of a cent."""
     return f"${amount:,.4f}" if 0 < amount < 0.01 else f"${amount:,.2f}"
 
 
@@ -117,14 +117,14 @@ def rough_duration(seconds: float) -> str:
 
 
 def tokens_words(count: int) -> str:
-    """Return a number of tokens with three digits or so: `940 tokens`, `136k tokens`, `4.21M tokens`."""
+    """Return a number of tokens with about three digits: `940 tokens`, `136k tokens`, `4.21M tokens`."""
     if count < 10_000:
         return f"{count:,} tokens"
     return f"{count / 1000:.0f}k tokens" if count < 1_000_000 else f"{count / 1e6:.2f}M tokens"
 
 
 def duration(seconds: float) -> str:
-    """Return seconds for people: `48.2 s`, `3 min 12 s`, `2 h 05 min`."""
+    """Return seconds as text: `48.2 s`, `3 min 12 s`, `2 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -143,11 +143,11 @@ class Column(msgspec.Struct, frozen=True):
 
     title: str
     number: bool = False
-    """Aligned right."""
+    """True if it is aligned to the right."""
     rank: int = 0
-    """Columns of a higher rank are left out first where the width does not do; those of rank 0 stay."""
+    """Rank: columns of a higher rank are left out first if the width does not suffice; those of rank 0 stay."""
     least: int | None = None
-    """It is cut to this number of characters before other columns are left out; None: it is not cut."""
+    """Characters to which it is cut before other columns are left out; None: it is not cut."""
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int | None = None) -> Iterator[str]:
@@ -175,18 +175,18 @@ _MARK = "┄"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Draw values, at most `width` of them (the last of each stretch), in eighths of the largest; 0 is blank."""
+    """Draw values, at most `width` of them (the last of each group), in eighths of the largest; 0 is blank."""
     return chart_rows(values, min(width, len(values)), 1)[0]
 
 
 def chart_rows(values: Sequence[float], width: int, height: int, *, mark: float | None = None) -> list[str]:
-    """Draw values as columns from 0 up, stretched or thinned out (the last of each stretch) to the width; 0 is blank.
+    """Draw values as columns from 0 up, stretched or thinned out (the last of each group) to the width; 0 is blank.
 
     Args:
-        values: none below 0.
+        values: numbers, none below 0.
         width: columns of each line.
         height: lines.
-        mark: a value that is marked where nothing is drawn.
+        mark: a value to mark where nothing is drawn.
 
     Returns:
         The lines, the uppermost first.
@@ -216,7 +216,7 @@ WORKLOAD_TITLES: tuple[str, ...] = ("workload", "speedup", "95 % interval", "lat
 
 
 def workload_table(workloads: Sequence[TimedWorkload]) -> Iterator[str]:
-    """Yield a line of titles and one per workload, in the task's order; nothing where there is one workload."""
+    """Yield a line of titles and one per workload, in the task's order; nothing for a single workload."""
     if not workloads:
         return
     rows = [WORKLOAD_TITLES, *((one.name[:_WIDEST], *workload_cells(one)[1:]) for one in workloads)]
@@ -230,7 +230,7 @@ def workload_table(workloads: Sequence[TimedWorkload]) -> Iterator[str]:
 
 
 def workload_span(workloads: Sequence[TimedWorkload]) -> str:
-    """Say in a few words how far the workloads lie apart; empty where there is one."""
+    """Return the range of the workloads' speedups in a few words; empty for a single workload."""
     if not workloads:
         return ""
     slowest = min(workloads, key=lambda one: one.speedup_vs_reference)
@@ -242,7 +242,7 @@ def workload_span(workloads: Sequence[TimedWorkload]) -> str:
 
 
 def workload_cells(one: TimedWorkload) -> tuple[str, ...]:
-    """Return cells under `WORKLOAD_TITLES`."""
+    """Return the cells under `WORKLOAD_TITLES`."""
     interval = one.speedup_interval
     return (
         one.name,
@@ -263,7 +263,7 @@ TITLES = (
     "kernel",
 )
 _SMALL = 0.005
-"""Share of kernels that are only counted."""
+"""Share of time below which kernels are only counted."""
 _NAME_CHARACTERS = 100
 
 
@@ -284,7 +284,7 @@ def kernel_rows(profile: WorkloadProfile) -> list[tuple[str, ...]]:
 
 
 def left_out(profile: WorkloadProfile) -> str:
-    """Say how many kernels have no row; empty if none."""
+    """Return the number of kernels without a row as text; empty if none."""
     shown = kernel_rows(profile)
     count = profile.left_out + len(profile.kernels) - len(shown)
     rest_us = profile.kernels_us - sum(kernel.time_us for kernel in profile.kernels[: len(shown)])

@@ -1,6 +1,6 @@
 """The layout of a run's tree, for the terminal, the live view and the report. Pure.
 
-`★` is the best kernel's node, `☆` marks the nodes above it: what the best kernel was built on.
+`★` is the best kernel's node, `☆` marks the nodes above it, on which the best kernel was built.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from messages.verdicts import NO_FAILURES, worth_text
 
 _NARROWEST_TITLE = 16
 _EDGES = (("├── ", "└── ", "│   ", "    "), ("├ ", "└ ", "│ ", "  "))
-"""Of trees with room, and of those that are deep for the width: branch, last branch, line, blank."""
+"""Edges of trees with enough space, and of deep trees in little space: branch, last branch, line, blank."""
 _MANY = 10
-"""Trees with this multiple of the nodes that can be shown are examined less closely."""
+"""Trees with more nodes than this multiple of those that can be shown are examined less closely."""
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,14 +28,14 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     parent: int | None
-    """Its parent's row."""
+    """Row of its parent."""
     lasts: tuple[bool, ...]
-    """For it and the nodes above it but the root, the uppermost first: is it its parent's last one?"""
+    """For it and the nodes above it but the root, the uppermost first: True if it is its parent's last child."""
     hidden: int
-    """Nodes directly below it that are left out."""
+    """Number of its children that are left out."""
 
     def edge(self, glyphs: tuple[str, str, str, str]) -> str:
-        """Return what joins it to its parent: of branch, last branch, line and blank."""
+        """Return the edge that joins it to its parent: branch, last branch, line and blank."""
         tee, corner, line, blank = glyphs
         above = "".join(blank if is_last else line for is_last in self.lasts[:-1])
         return above + ((corner if self.lasts[-1] else tee) if self.lasts else "")
@@ -62,7 +62,7 @@ def rows_of(state: SearchState, *, shown: Container[str] | None = None, depth: i
 
 
 def kept(state: SearchState, candidates: Iterable[Node], most: int) -> set[str]:
-    """Return as many nodes as may be shown, the first candidates first, each with all above it but the root."""
+    """Return as many nodes as may be shown, the first candidates first, each with all nodes above it but the root."""
     chosen: set[str] = set()
     for node in candidates:
         chain = {link.node_id for link in (node, *ancestors(state, node))} - {ROOT}
@@ -76,13 +76,13 @@ def kept(state: SearchState, candidates: Iterable[Node], most: int) -> set[str]:
 def chosen_rows(state: SearchState, most: int) -> list[Row]:
     """Return the rows of a tree for this number of lines, without the root.
 
-    In flight and the way to the best come first, then the best of the frontier and of what is closed by turns.
+    Nodes in flight and the path to the best come first, then by turns the best open and the best closed nodes.
     """
     return rows_of(state, shown=kept(state, _by_interest(state, most), most))[1:] if state.nodes else []
 
 
 def path_to_best(state: SearchState) -> tuple[str, ...]:
-    """Return the nodes that the best kernel was built on, from the root's child down to its own; empty without one."""
+    """Return the nodes that the best kernel was built on, from the root's child to its own; empty without a best."""
     node = state.nodes.get(state.incumbent.node_id) if state.incumbent else None
     if node is None:
         return ()
@@ -90,7 +90,7 @@ def path_to_best(state: SearchState) -> tuple[str, ...]:
 
 
 def marks_of(state: SearchState) -> dict[str, str]:
-    """Return the star of the best node, and the hollow ones of those above it."""
+    """Return the star of the best node, and the hollow stars of the nodes above it."""
     path = path_to_best(state)
     return {**dict.fromkeys(path, "☆"), **dict.fromkeys(path[-1:], "★")}
 
@@ -102,8 +102,8 @@ def tree_lines(
 
     Args:
         state: the search, with or without nodes.
-        width: columns that a line may take; None: as many as it needs. Titles give way first, then what failed.
-        depth: levels below the root that are drawn; what lies deeper is counted.
+        width: columns of a line; None: no limit. Titles are shortened first, then failures.
+        depth: levels below the root that are drawn; deeper nodes are counted.
         at_work: a process works on the run.
     """
     rows = rows_of(state, depth=depth) if state.nodes else []
@@ -135,11 +135,11 @@ def _fitted(head: str, node: Node, said: list[str], below: str, width: int | Non
 
 
 def state_word(node: Node, *, at_work: bool) -> str:
-    """Say how a node stands.
+    """Return the state of a node in a word.
 
     Args:
         node: any but the root.
-        at_work: a process works on the run; otherwise nodes in flight are cut off.
+        at_work: a process works on the run; otherwise nodes in flight are interrupted.
     """
     if node.spent:
         return "spent"
@@ -162,7 +162,7 @@ def _standing(state: SearchState, node: Node, *, at_work: bool) -> list[str]:
 
 
 def _by_interest(state: SearchState, rows: int) -> Iterator[Node]:
-    """Yield nodes that deserve a row, whatever they deserve it for; some more than once."""
+    """Yield nodes that deserve a row, for any reason; some more than once."""
     if state.incumbent is not None:
         yield state.node(state.incumbent.node_id)
     working = {branch.node_id for branch in state.branches.values()}

@@ -2,8 +2,8 @@
 
     OfflineModel(seed=0, latency_s=0.0)    the dialect
 
-It gets the real prompts and answers in the real formats, so parsing, validation and repair run as with any model. Where
-it has no rule, its answer names the gap.
+It gets the real prompts and answers in the real formats, so parsing, validation and repair run as with any model. If it
+has no rule, its answer names what is missing.
 
     reading.py             prompts, as a model would read them
     reference.py           the reference, walked by its syntax tree; tensors.py has the operations of torch
@@ -11,7 +11,7 @@ it has no rule, its answer names the gap.
     plan.py                transformations and their parameters
     cpp/, triton/          the transformations of a language, and its sources
     answers.py             the answers of the two roles
-    mistakes.py            answers spoiled on purpose
+    mistakes.py            mistakes put into answers on purpose
 """
 
 from __future__ import annotations

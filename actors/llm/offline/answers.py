@@ -1,10 +1,10 @@
 """Answers of the built-in rules to a coder's and a planner's prompt.
 
-A first attempt takes a likely parameter; later ones go through the others in an order that depends on seed, action and
-draw. When none is left the answer says so.
+A first attempt takes a likely parameter; later ones take the others, in an order that depends on seed, action and draw.
+When none is left the answer says so.
 
-The tree is read from the prompt. A node's transformations are those that its title and its ancestors' titles name;
-the gain of a transformation is the speedup over the parent, averaged over the nodes that add it.
+The tree is read from the prompt. A node has the transformations that its title and its ancestors' titles name. The gain
+of a transformation is the speedup over the parent, averaged over the nodes that add it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PLANNER_ENDS_WITH = "What is wanted"
 
 
 def role_of(prompt: str) -> Role:
-    """Tell by the prompt's last heading, which says what to answer; what quotes code and trees comes before it."""
+    """Return the role by the prompt's last heading, which asks for the answer; code and trees are quoted before it."""
     headings = _HEADING.findall(prompt)
     return "planner" if headings and headings[-1] == _PLANNER_ENDS_WITH else "coder"
 
@@ -49,9 +49,9 @@ def role_of(prompt: str) -> Role:
 _NAMED = re.compile(r"Add to the plan: `([^`]*)`")
 _TUNING = re.compile(r"\bvary\b|\btune\b", re.IGNORECASE)
 _ALONG = 2
-"""Attempts of an action that also change one, and then two, numbers of what was there before."""
+"""Attempts of an action that also change one, and then two, other numbers."""
 _SAFEGUARDS = 2
-"""Attempts that only treat numbers with more care after a wrong result."""
+"""Attempts after a wrong result that only compute more carefully."""
 _PLAIN = Plan()
 
 
@@ -67,7 +67,7 @@ def _written(programs: Sequence[Program], plan: Plan, contract: Contract) -> tup
 
 
 def code_answer(prompt: str, *, seed: int) -> str:
-    """Answer a coder's prompt: a sentence and a fenced program, or prose that says what there is no rule for."""
+    """Answer a coder's prompt: a sentence and a fenced program, or prose that names the missing rule."""
     try:
         asked = read_coder_prompt(prompt)
         task = asked.task
@@ -95,7 +95,7 @@ class _Coder:
         """Return the answer.
 
         Raises:
-            NoRuleError: the program holds something that the language has no rule for.
+            NoRuleError: the language has no rule for a part of the program.
         """
         plan = self._chosen()
         if plan is None:
@@ -108,7 +108,7 @@ class _Coder:
         )
 
     def _moves_of_action(self) -> frozenset[str]:
-        """Return what the action names, in the rules' own words or in others, with what it needs."""
+        """Return the transformations that the action names, in any wording, with those that they need."""
         asked, catalogue = self._asked, self._catalogue
         known = {move.name for move in self._known}
         said = _NAMED.search(asked.description)
@@ -131,10 +131,10 @@ class _Coder:
         return next(remaining, None)
 
     def _variants(self) -> Iterator[Plan]:
-        """Yield plans without repetition, tier by tier: the own parameters, one other number along with them, two.
+        """Yield plans without repetition, by tiers: the own parameters, with one other number, with two.
 
-        An action does what it says: it adds its own transformations and no others. Numbers of transformations that the
-        plan has already are varied with it a few times; a variation of numbers is free to try all of them.
+        An action adds exactly its own transformations. Numbers of transformations that the plan already has are varied
+        with it a few times; a variation of numbers may try all of them.
         """
         others = self._other_parameters(self._catalogue.applied(self._base, self._names, {}))
         yielded: set[Plan] = set()
@@ -162,7 +162,7 @@ class _Coder:
         ]
 
     def _other_parameters(self, plan: Plan) -> list[str]:
-        """Return numbers that mean something for the plan, besides the action's own; new ones only for a variation."""
+        """Return numbers that matter for the plan, besides the action's own; new ones only for a variation."""
         known = {move.name: move for move in self._known}
         return [
             name
@@ -188,7 +188,7 @@ def _rank(key: str, plan: Plan) -> bytes:
 
 _JOINT = " + "
 _CUT = " …"
-"""Ends a title of which the digest shows the beginning only."""
+"""Ending of a title of which the digest shows only the beginning."""
 _TUNE = "Tune the parameters, round "
 _TUNE_ROUNDS = 3
 MIN_FIRST_ACTIONS = 3
@@ -196,21 +196,21 @@ MAX_TITLE = 120
 """Characters of a title that an edit may have."""
 _MAX_UPDATES = 12
 _JOINED = 0.9
-"""V of what brings together all that helped, under the best result."""
+"""V of an action that combines everything that helped, below the best result."""
 _HELPFUL = 0.07
-"""Least gain, as log2 of a speedup, of what counts as helpful: more than timings scatter."""
+"""Least gain, as log2 of a speedup, that counts as helpful: more than timings scatter."""
 _MIN_CHANGE = 0.05
 _STRONG = 4
-"""Actions, at most, that are inserted because they promise more than anything open."""
+"""Most actions that are inserted because they promise more than any open one."""
 _PLAIN_WORDS = 0.8
-"""The plain program's speedup, as part of the least that an action under the root reached."""
+"""Assumed speedup of the plain program, as a share of the smallest of any action below the root."""
 _DOUBT = 0.5
-"""Weight of what is thought of a transformation beforehand, next to 1 for a measurement on the best program."""
+"""Weight of a transformation's prior, relative to 1 for a measurement on the best program."""
 _NEAR = 0.5
-"""Part of the best speedup that a closed node must reach to be built on for its own sake."""
+"""Share of the best speedup that a closed node must reach to be built on for its own sake."""
 _HOPELESS_TRIES = 2
 _UNTRIED = 1.2
-"""Gain that is expected of a transformation before it was measured."""
+"""Expected gain of a transformation before it is measured."""
 
 
 def plan_answer(prompt: str) -> str:
@@ -252,7 +252,7 @@ class _Planner:
         return EditScript(summary=self._summary(), open_questions=self._questions(), edits=tuple(self._accepted(edits)))
 
     def _first_actions(self) -> Iterator[Insert]:
-        """Yield what needs nothing else under the root, all of that at once, and pairs of them as chains."""
+        """Yield the transformations that need no other, all of them at once, and pairs of them as chains."""
         singles = [move for move in self._known if not move.needs]
         for move in singles:
             yield self._insert(ROOT, [move], move.priority, key=f"first-{move.name}")
@@ -264,7 +264,7 @@ class _Planner:
             yield self._tuning(ROOT, number, 0.2)
 
     def _updates(self) -> list[Update]:
-        """Give open actions the V that what was measured since suggests."""
+        """Give open actions the V that later measurements suggest."""
         updates = []
         for line in self._asked.tree:
             wanted = round(self._value(line), 2)
@@ -285,9 +285,9 @@ class _Planner:
         ]
 
     def _inserts(self) -> list[Insert]:
-        """Return new actions: what promises more than anything open, one per good node asked about, what is wanted.
+        """Return new actions: those better than any open one, one per good node asked about, and those wanted.
 
-        A node far behind the best is left without a child: what builds on a slow program rarely wins.
+        A node far behind the best stays without a child: children of a slow program rarely win.
         """
         ranked = sorted(self._proposals(), key=lambda insert: -insert.priority)
         open_values = [self._value(line) for line in self._asked.tree if line.state == "open"]
@@ -303,7 +303,7 @@ class _Planner:
         return chosen[: min(self._asked.limit, max(self._asked.wanted, len({*strong, *first.values()})))]
 
     def _proposals(self) -> Iterator[Insert]:
-        """Yield what could still be tried: a transformation that is missing under a closed node, and tuning."""
+        """Yield actions that could still be tried: a missing transformation below a closed node, and tuning."""
         taken = {frozenset(self._path(line.node_id)) for line in self._asked.tree if line.state != "pruned"}
         parents = [line.node_id for line in self._asked.tree if line.state == "closed" and not line.is_ruled_out]
         for parent_id in [ROOT, *parents]:
@@ -323,7 +323,7 @@ class _Planner:
                 yield self._tuning(parent_id, number, 0.25 * self._quality(parent_id))
 
     def _second(self, parent_id: str, moves: Sequence[Move]) -> str:
-        """Return the fastest closed node of another branch that has one of these transformations; empty: none."""
+        """Return the fastest closed node of another branch with one of these transformations; empty: none."""
         names = {move.name for move in moves}
         above = self._above(parent_id)
         others = [
@@ -335,7 +335,7 @@ class _Planner:
         return max(others, key=lambda line: line.best or 0.0).node_id if others else ""
 
     def _above(self, node_id: str) -> set[str]:
-        """Return the ids of a node and of all above it."""
+        """Return the ids of a node and its ancestors."""
         found = {ROOT}
         while node_id in self._nodes:
             found.add(node_id)
@@ -343,7 +343,7 @@ class _Planner:
         return found
 
     def _is_nearer(self, parent_id: str, wanted: frozenset[str], taken: set[frozenset[str]]) -> bool:
-        """Say whether a combination is there already, or can be had with a smaller step from a better node."""
+        """Return True if a combination exists already, or is a smaller step from a better node."""
         have, reached = self._path(parent_id), self._reached(parent_id)
         return wanted in taken or any(
             have < self._path(line.node_id) < wanted and (line.best or 0.0) >= reached
@@ -352,7 +352,7 @@ class _Planner:
         )
 
     def _helpful(self, have: frozenset[str]) -> list[Move]:
-        """Return what helped elsewhere and is missing here, the largest gain first, as much as a title can name."""
+        """Return the transformations that helped elsewhere, the largest gain first, as many as fit a title."""
         ranked = sorted(self._known, key=lambda move: -self._gains.get(move.name, 0.0))
         found: list[Move] = []
         for move in ranked:
@@ -365,7 +365,7 @@ class _Planner:
         return found
 
     def _accepted(self, edits: list[Edit]) -> Iterator[Edit]:
-        """Leave out what the reasons of a refusal speak of."""
+        """Leave out edits that a refusal complained about."""
         reasons = self._asked.refusals
         for edit in edits:
             names = (edit.parent, edit.title) if isinstance(edit, Insert) else (edit.node,)
@@ -386,7 +386,7 @@ class _Planner:
         )
 
     def _expected(self, moves: Sequence[Move]) -> float:
-        """Return the gain that transformations promise together: as measured, and `_UNTRIED` where nothing was."""
+        """Return the expected gain of transformations together: the measured ones, or `_UNTRIED`."""
         gains = [2.0 ** self._gains[move.name] if move.name in self._gains else _UNTRIED for move in moves]
         return round(min(100.0, max(0.01, math.prod(gains))), 2)
 
@@ -400,14 +400,14 @@ class _Planner:
         )
 
     def _own(self, line: TreeLine) -> frozenset[str]:
-        """Return the transformations that a node's title names; a tuning counts as one of its own."""
+        """Return the transformations that a node's title names; tuning counts as one."""
         if line.title.startswith(_TUNE):
             return frozenset({line.title})
         by_title = self._catalogue.by_title
         return frozenset(by_title[part].name for part in line.title.split(_JOINT) if part in by_title)
 
     def _path(self, node_id: str) -> frozenset[str]:
-        """Return the transformations of a node and of those above it, as far as the prompt shows them."""
+        """Return the transformations of a node and its ancestors, as far as the prompt shows them."""
         found: frozenset[str] = frozenset()
         while node_id in self._nodes:
             found |= self._own(self._nodes[node_id])
@@ -415,7 +415,7 @@ class _Planner:
         return found
 
     def _is_there(self, insert: Insert) -> bool:
-        """Return True if a child of that title is there, maybe cut to its beginning by the digest."""
+        """Return True if a child of that title exists, possibly shortened by the digest."""
         titles = [line.title for line in self._asked.tree if line.parent_id == insert.parent and line.state != "pruned"]
         return any(
             insert.title.startswith(title.removesuffix(_CUT)) if title.endswith(_CUT) else title == insert.title
@@ -429,9 +429,9 @@ class _Planner:
         return self._path(insert.parent) | self._own(line)
 
     def _measured_gains(self) -> dict[str, float]:
-        """Return, per transformation, the mean of log2(speedup over the parent) of the nodes that add it.
+        """Return the mean of log2(speedup over the parent) for each transformation, over the nodes that add it.
 
-        Measurements of a program far slower than the best count little: they predict little for a fast one.
+        Measurements on a program far slower than the best have little weight: they predict little for a fast one.
         """
         found: dict[str, list[tuple[float, float]]] = defaultdict(list)
         for line in self._asked.tree:
@@ -447,7 +447,7 @@ class _Planner:
         }
 
     def _value(self, line: TreeLine) -> float:
-        """Return V of an open node: what its transformations promise under its parent, halved per failed branch."""
+        """Return V of an open node: the expected gain below its parent, halved per failed branch."""
         moves = [self._by_name[name] for name in self._own(line) if name in self._by_name]
         return self._promise(line.parent_id, moves) * 0.5**line.tries if moves else line.priority
 
@@ -458,7 +458,7 @@ class _Planner:
         return min(0.95, max(0.01, chance * self._quality(parent_id) + 0.03 * (len(moves) - 1)))
 
     def _chance(self, move: Move) -> float:
-        """Return what to expect of a transformation: what was thought beforehand, and what was measured, by weight."""
+        """Return the expected gain of a transformation: its prior and its measurements, by weight."""
         if move.name not in self._gains:
             return move.priority
         measured = min(0.95, max(0.05, 0.35 + 0.3 * self._gains[move.name]))
@@ -466,7 +466,7 @@ class _Planner:
         return (_DOUBT * move.priority + weight * measured) / (_DOUBT + weight)
 
     def _quality(self, parent_id: str) -> float:
-        """Return how near a parent is to the best result so far: what builds on a slow program rarely wins."""
+        """Return a parent's closeness to the best result so far: children of a slow program rarely win."""
         return 0.2 + 0.8 * min(1.0, self._reached(parent_id) / self._best)
 
     def _reached(self, parent_id: str) -> float:

@@ -1,8 +1,8 @@
 """Tensors are lowered to stages, and stages joined to groups.
 
-A row stage takes in everything element-wise before it, and the reductions with results that it needs row by row; other
+A row stage includes all element-wise operations before it, and the reductions that it needs row by row. Other
 reductions (along one dimension and used along another) are stages of their own. Stages of a group number their rows
-alike, and read each other's results only in the row that they are at: the group runs block by block.
+alike, and read each other's results only in their current row, so the group runs block by block.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from actors.llm.offline.stages import (
 from actors.llm.offline.tensors import Shape, Tensor, TensorNode
 
 _Raw: TypeAlias = tuple[str, Index]
-"""An access before there are axes: a tensor, and where in it, over the dimensions of a stage."""
+"""An access before axes are chosen: a tensor, and the position in it over the dimensions of a stage."""
 
 
 class _Conflict(Exception):  # noqa: N818 - no error, but a way back
@@ -49,7 +49,7 @@ def lowered(nodes: Sequence[TensorNode], outputs: Sequence[Tensor], tensors: tup
     """Return the stages that compute `outputs`, in the order of the output tensors.
 
     Raises:
-        NoRuleError: an access that is not affine.
+        NoRuleError: an access is not affine.
     """
     lowering = _Lowering(nodes, Program(tensors=tensors, stages=()).real)
     targets = [tensor for tensor in tensors if tensor.role == "output"]
@@ -59,7 +59,7 @@ def lowered(nodes: Sequence[TensorNode], outputs: Sequence[Tensor], tensors: tup
 
 
 class _Lowering:
-    """One program under construction."""
+    """One program that is being lowered."""
 
     def __init__(self, nodes: Sequence[TensorNode], real: str) -> None:
         self.nodes = nodes
@@ -67,7 +67,7 @@ class _Lowering:
         self.values: list[TensorInfo] = []
         self._real = real
         self.stored: dict[int, str] = {}
-        """Tensors that hold the results of nodes."""
+        """Tensor with the result of each stored node."""
 
     def store_output(self, tensor: Tensor, target: TensorInfo) -> None:
         """Add the stages that write an output."""
@@ -79,12 +79,12 @@ class _Lowering:
             self._row_stage(tensor.node, tensor.shape, tensor.indices, target.name)
 
     def raw(self, index: int, at: Sequence[Index]) -> _Raw:
-        """Return the place of an element of a node's result, adding the stage that stores it if there is none yet."""
+        """Return the access to an element of a node's result, adding the stage that stores it if there is none yet."""
         node = self.nodes[index]
         return node.name or self.tensor_of(index), combined(at, row_major(node.shape))
 
     def tensor_of(self, index: int) -> str:
-        """Return the tensor that holds a node's result, adding the stage that computes it if there is none yet."""
+        """Return the tensor with a node's result, adding the stage that computes it if there is none yet."""
         if index not in self.stored:
             node = self.nodes[index]
             name = f"%{len(self.values)}"
@@ -123,7 +123,7 @@ class _Lowering:
 
 
 class _Rows:
-    """One row stage under construction. Its dimensions are those of what it stores, then those it reduces besides."""
+    """One row stage that is being built. Its dimensions are those of the stored value, then those that it reduces."""
 
     def __init__(self, lowering: _Lowering, shape: Shape) -> None:
         self._lowering = lowering
@@ -135,7 +135,7 @@ class _Rows:
         self._place_of: dict[Node, int] = {}
         self._raws: list[_Raw] = []
         self._raw_of: dict[int, int] = {}
-        """By node: its access."""
+        """Access of each node."""
         self._known: dict[tuple[int, tuple[Index, ...]], int] = {}
 
     def stage(self, index: int, at: tuple[Index, ...], target: str) -> Stage:
@@ -188,7 +188,7 @@ class _Rows:
         return self._add(Node(node.op, tuple(args)))
 
     def _add(self, node: Node) -> int:
-        """Return the position of a node; the same operation on the same operands is one node."""
+        """Return the position of a node. Equal operations on equal operands are one node."""
         if node not in self._place_of:
             self._place_of[node] = len(self._nodes)
             self._nodes.append(node)
@@ -237,11 +237,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     """Sizes of the axes that number the rows, at least one. They are the first axes of every stage."""
     stages: tuple[Stage, ...]
     local: frozenset[str]
-    """Values that nothing outside of the group reads: one row of them is needed at a time."""
+    """Values that nothing outside the group reads: only one row of them is needed at a time."""
 
 
 def grouped(program: Program, *, fuse: bool) -> tuple[Group, ...]:
-    """Return the stages in groups, in order; without `fuse` each stage is a group of its own."""
+    """Return the stages in groups, in order. Without `fuse` each stage is a group of its own."""
     found: list[list[Stage]] = []
     for stage in program.stages:
         if fuse and found and _can_join([*found[-1], stage]):
@@ -297,7 +297,7 @@ def _aligned(stages: list[Stage], rows: int) -> list[tuple[Stage, int]] | None:
 
 
 def _leading(stage: Stage, rows: int) -> int:
-    """Return how many of a stage's first axes make up the rows of a group."""
+    """Return the number of a stage's first axes that make up the rows of a group."""
     return next(count for count in range(len(stage.rows) + 1) if math.prod(stage.rows[:count]) == rows)
 
 
@@ -346,7 +346,7 @@ def _group(stages: list[Stage], program: Program, groups: list[list[Stage]]) -> 
 
 
 def _shared_out(stage: Stage) -> Stage:
-    """Cut the columns of a contraction with few rows, so that there is something to share among threads."""
+    """Split the columns of a contraction with few rows, so that threads have something to share."""
     if not stage.is_contraction or not stage.rows or math.prod(stage.rows[:-1]) >= _FEW_ROWS:
         return stage
     share = next((size for size in range(_SHARE, 0, -1) if stage.rows[-1] % size == 0), 1)
@@ -354,25 +354,25 @@ def _shared_out(stage: Stage) -> Stage:
 
 
 _NEGLIGIBLE = -1e30
-"""Programs write this for minus infinity; exponentials of it are 0 next to any ordinary maximum."""
+"""Programs write this for minus infinity; its exponential is 0 next to any ordinary maximum."""
 _NEUTRAL = {"sum": 0.0, "max": -math.inf, "min": math.inf}
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """Columns from a place on are left out: the whole part of node `place`, plus `more`."""
+    """Columns from a place on are skipped: the whole part of node `place`, plus `more`."""
 
     place: int
     """A node of kind row or scalar."""
     more: int
-    """1 if the column at the place itself is still used."""
+    """1 if the column at the place itself is used."""
 
 
 def bound_of(stage: Stage) -> Bound | None:
-    """Return the columns that a stage leaves out; None if there are none, or for no reason known here.
+    """Return the columns that a stage can skip; None if there are none that are known here.
 
-    A column is left out if the stage stores 0 there and no reduction is changed by it. Each node's value in a masked
+    A column can be skipped if the stage stores 0 there and no reduction is changed by it. Each node's value in a masked
     column follows from the masked one: the maximum of the other columns is finite, so exp(-inf - maximum) is 0, and so
-    is every product of that. Rows of which everything is masked must be computed in full.
+    is every product of that. Fully masked rows must be computed in full.
     """
     for index, node in enumerate(stage.nodes):
         found = _masking(stage, node)
@@ -393,7 +393,7 @@ def _masking(stage: Stage, node: Node) -> Bound | None:
 
 
 def _compared(stage: Stage, condition: Node, *, beyond: bool) -> Bound | None:
-    """Return where the columns begin for which a condition holds (`beyond`) or fails."""
+    """Return the place from which a condition holds (`beyond`) or fails."""
     if condition.op == "eq" and stage.nodes[condition.args[1]] == Node("const"):
         return _compared(stage, stage.nodes[condition.args[0]], beyond=not beyond)
     mirrored = {"gt": "lt", "lt": "gt", "ge": "le", "le": "ge"}
@@ -430,7 +430,7 @@ def _is_left_out(stage: Stage, masked: int) -> bool:
 
 
 def _propagated(op: str, args: list[float | None]) -> float | None:
-    """Return an operation's value in a masked column; None: an ordinary number, which may be anything finite."""
+    """Return an operation's value in a masked column; None: any finite number."""
     match op, args:
         case "exp", [value] if value == -math.inf:
             return 0.0

@@ -17,18 +17,18 @@ class OfflineModel:
     """Answers by built-in rules. Deterministic: the same seed and prompt give the same answer, mistakes included."""
 
     def __init__(self, *, seed: int = 0, latency_s: float = 0.0, mistakes: Mistakes | float = 0.0) -> None:
-        """Set the rules up.
+        """Set up the rules.
 
         Args:
-            seed: chooses the order in which parameters are tried, and which answers have mistakes.
-            latency_s: how long an answer takes, to stand in for an endpoint.
-            mistakes: share of answers that get a mistake as models make them, 0 to 1; or which mistakes exactly.
+            seed: determines the order in which parameters are tried, and the answers with mistakes.
+            latency_s: duration of an answer, as an endpoint would take.
+            mistakes: share of answers with a mistake that models make, 0 to 1; or the mistakes themselves.
         """
         self._seed = seed
         self._latency_s = latency_s
         self._mistakes = mistakes if isinstance(mistakes, Mistakes) else Mistakes(mistakes, seed=seed)
         self.mistakes_made: Counter[str] = Counter()
-        """By kind."""
+        """Number of mistakes by kind."""
 
     async def complete(self, request: Request) -> Answer:
         """Answer one question."""

@@ -1,6 +1,6 @@
 """Plans of a program: the transformations that it uses, and the moves that change a plan.
 
-The comment is how the rules read code that they are shown: what they would otherwise have to infer from it.
+A source carries its plan in a comment, from which the rules read it when they are shown the code.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ _COMMENT = re.compile(r"^(?://|#) plan:(?P<words>[^\n]*)$", re.MULTILINE)
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program is written. The default is the plain way: a loop per stage and one thread."""
+    """The form of a program. The default is plain: one loop per stage and one thread."""
 
     fuse: bool = False
-    """C++: stages that number their rows alike run together, block by block; between them nothing goes to memory."""
+    """C++: stages with the same rows run together, block by block, so nothing between them goes to memory."""
     threads: bool = False
     """C++: blocks of rows are shared among OpenMP threads."""
     vectorise: bool = False
-    """C++: loops are written for SIMD, with exponentials and the like inlined as polynomials."""
+    """C++: loops are written for SIMD, with exponentials and similar functions inlined as polynomials."""
     keep: bool = False
-    """C++: costly values that a later loop over the row needs again stay in a buffer."""
+    """C++: costly values that a later loop over the row needs are kept in a buffer."""
     wide: bool = False
     """Sums are accumulated in double precision."""
     exact: bool = False
-    """Exponentials and the like are as exact as libm's."""
+    """Exponentials and similar functions are as exact as libm's."""
     stream: bool = False
     """Outputs are written past the caches."""
     rows: int = 0
-    """Rows per block; 0: by the size of a row."""
+    """Rows per block; 0: derived from the size of a row."""
     pack: bool = False
-    """C++: operands of contractions that lie badly are copied into panels first, one vector behind the other."""
+    """C++: operands of contractions with an unfavourable layout are first copied into panels, vector by vector."""
     skip: bool = False
-    """C++: columns that a mask leaves out of a reduction are neither computed nor used."""
+    """C++: columns that a mask excludes from a reduction are neither computed nor used."""
     dynamic: bool = False
-    """C++: blocks of rows are handed to whatever thread is free."""
+    """C++: blocks of rows are given to the next free thread."""
     reuse: bool = False
     """C++: workspaces are kept from one call to the next."""
     tile: int = 1
-    """C++: rows that a contraction works on at once, each with its own accumulators."""
+    """C++: rows that a contraction computes at once, each with its own accumulators."""
     lanes: int = 1
-    """C++: vectors of columns that a contraction works on at once."""
+    """C++: vectors of columns that a contraction computes at once."""
     warps: int = 0
-    """Triton: warps per program; 0: by the size of a block of rows."""
+    """Triton: warps per program; 0: derived from the size of a block of rows."""
     persistent: int = 0
     """Triton: programs that take one block of rows after the other; 0: a program per block."""
     early: bool = False
-    """Triton: everything that is read of a row is asked for before its first reduction."""
+    """Triton: all inputs of a row are loaded before its first reduction."""
 
 
 def plan_comment(plan: Plan, mark: str = "//") -> str:
@@ -61,7 +61,7 @@ def plan_comment(plan: Plan, mark: str = "//") -> str:
 
 
 def plan_words(plan: Plan) -> str:
-    """Return what differs from the plain way, in words; empty if nothing does."""
+    """Return the differences from the plain form, in words; empty if there are none."""
     words = []
     for name in Plan.__struct_fields__:
         value = getattr(plan, name)
@@ -73,7 +73,7 @@ def plan_words(plan: Plan) -> str:
 
 
 def read_plan(source: str) -> Plan | None:
-    """Return the plan that a source was written by; None if it does not say. Words of others mean nothing here."""
+    """Return the plan in a source's comment; None if it has none. Unknown words are ignored."""
     found = _COMMENT.search(source)
     if found is None:
         return None
@@ -101,7 +101,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     difficulty: int
     priority: float
-    """V before anything was measured."""
+    """V before any measurement."""
     needs: tuple[str, ...] = ()
     """Moves that must come before it."""
     applies: Callable[[Program], bool] = lambda _: True
@@ -112,11 +112,11 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     moves: tuple[Move, ...]
     parameters: Mapping[str, tuple[int, ...]]
-    """Fields of a plan that are numbers, and the values that are tried."""
+    """Numeric fields of a plan, and the values that are tried."""
     at_once: frozenset[str]
-    """Transformations that a first program may do all at once; hard to get right, so of moderate V."""
+    """Transformations that a first program may apply all at once; hard to get right, so of moderate V."""
     keywords: tuple[tuple[str, str], ...]
-    """How other planners may word what the rules know: moves and regular expressions."""
+    """Other planners' wording of these transformations: moves and regular expressions."""
 
     @cached_property
     def by_name(self) -> Mapping[str, Move]:
@@ -133,7 +133,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return tuple(move for move in self.moves if move.applies(program))
 
     def with_needs(self, names: Iterable[str]) -> frozenset[str]:
-        """Return the moves and whatever must come before them."""
+        """Return the moves with all moves that they need."""
         found: set[str] = set()
         waiting = list(names)
         while waiting:
@@ -144,7 +144,7 @@ class Catalogue(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return frozenset(found)
 
     def applied(self, plan: Plan, names: Iterable[str], values: Mapping[str, int]) -> Plan:
-        """Return the plan with moves added; `values` gives the numbers of those that have one."""
+        """Return the plan with moves added; `values` gives the numbers of moves that have one."""
         numbers = self.parameters
         changes = {name: values.get(name, numbers[name][0]) if name in numbers else True for name in names}
         return msgspec.structs.replace(plan, **changes)

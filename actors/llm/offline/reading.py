@@ -1,6 +1,6 @@
 """Reads prompts as a model would: by their headings, fences and tables, not by the structs they were made from.
 
-Lenient about what surrounds the facts, strict about the facts: what cannot be found is a `NoRuleError` that says so.
+Lenient about the text around facts, strict about the facts: a missing fact is a `NoRuleError` that names it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actors.llm.offline.stages import NoRuleError, TensorInfo
 from actors.llm.offline.triton.codegen import Contract as TritonContract
 
 Contract: TypeAlias = CppContract | TritonContract
-"""A calling contract; it says the language."""
+"""A calling contract, which also gives the language."""
 
 _FENCE = re.compile(r"^(`{3,})([^`\n]*)\n(.*?)\n\1`*[ \t]*$", re.MULTILINE | re.DOTALL)
 _WORKLOAD = re.compile(r"^### Workload `([^`]*)`$", re.MULTILINE)
@@ -133,10 +133,10 @@ def read_coder_prompt(prompt: str) -> CoderPrompt:
 
 
 def read_planner_prompt(prompt: str) -> PlannerPrompt:
-    """Return what a planner's prompt asks.
+    """Return the question of a planner's prompt.
 
     Raises:
-        NoRuleError: something that is needed cannot be found in it.
+        NoRuleError: a needed part is missing.
     """
     task, rest = _split(prompt, "# The tree")
     wanted = _section(rest, "# What is wanted")
@@ -182,10 +182,10 @@ def _tensors(text: str) -> tuple[TensorInfo, ...]:
 
 
 def _tensor(line: str) -> TensorInfo | None:
-    """Read a row of a table; the name, which may itself be `output`, stands before the role."""
+    """Read a row of a table. The name, which may itself be `output`, comes before the role."""
     cells = [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
     if len(cells) == _NUMBER_CELLS and cells[2].startswith("number "):
-        # It takes its place among the arguments, and nothing reads it: `forward` has its value as a default.
+        # It takes a place among the arguments, but nothing reads it: `forward` has its value as a default.
         return TensorInfo(name=cells[1], role="parameter", shape=(), dtype="float32")
     roles = [index for index, cell in enumerate(cells) if _ROLE.match(cell)]
     shapes = [cell for cell in cells if _SHAPE.match(cell)]
@@ -203,10 +203,10 @@ def _tensor(line: str) -> TensorInfo | None:
 
 
 def read_contract(text: str) -> Contract:
-    """Return how the task's calling contract wants the function declared.
+    """Return the function's declaration by the task's calling contract.
 
     Raises:
-        NoRuleError: it is another contract than C++ with pointers to inputs and outputs, or Triton with tensors.
+        NoRuleError: the contract is neither C++ with pointers to inputs and outputs, nor Triton with tensors.
     """
     for _, _, code in _FENCE.findall(text):
         function = _FUNCTION.match(code)
@@ -224,7 +224,7 @@ def read_contract(text: str) -> Contract:
 
 
 def _split(prompt: str, heading: str) -> tuple[str, str]:
-    """Cut a prompt at the last line that begins with `heading` and does not stand in a fence."""
+    """Split a prompt at the last line that begins with `heading` and is not in a fence."""
     starts = [start for start in _headings(prompt) if prompt.startswith(heading, start)]
     if not starts:
         raise NoRuleError(f"a prompt without {heading.strip()!r}")
@@ -232,14 +232,14 @@ def _split(prompt: str, heading: str) -> tuple[str, str]:
 
 
 def _headings(text: str) -> list[int]:
-    """Return where lines begin that are headings of the first rank, outside of fences."""
+    """Return the positions of headings of the first level, outside fences."""
     fences = [match.span() for match in _FENCE.finditer(text)]
     starts = [match.start() for match in re.finditer(r"^# ", text, re.MULTILINE)]
     return [start for start in starts if not any(low <= start < high for low, high in fences)]
 
 
 def _section(text: str, heading: str) -> str:
-    """Return what stands below a heading, up to the next one; empty if there is none."""
+    """Return the text below a heading, up to the next one; empty if there is none."""
     starts = _headings(text)
     for number, start in enumerate(starts):
         line, _, _ = text[start:].partition("\n")
@@ -260,7 +260,7 @@ def _failure(latest: str) -> str:
 
 
 def _tree(text: str) -> tuple[TreeLine, ...]:
-    """Return the nodes as they are now: of several lines about one the last holds; those in flight are listed apart."""
+    """Return the nodes in their current state: the last line about a node counts; those in flight are separate."""
     found = {line.node_id: line for line in map(_tree_line, text.splitlines()) if line is not None}
     flying = re.search(r"^In flight: (.*)$", text, re.MULTILINE)
     for node_id in flying[1].split(", ") if flying else ():

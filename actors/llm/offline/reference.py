@@ -1,7 +1,7 @@
-"""Reads a reference: Python walked by its syntax tree, with tensors in place of what only torch could compute.
+"""Reads a reference: Python walked by its syntax tree, with tensors in place of values that only torch could compute.
 
 Nothing of it is run. Covered: assignments, arithmetic, comparisons, indexing, attributes and modules set in `__init__`,
-methods, functions and classes of the file's own, conditions known beforehand, and the operations of `tensors.py`.
+methods, functions and classes of the file, conditions known beforehand, and the operations of `tensors.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ARITHMETIC: dict[type[ast.operator], tuple[str, Callable[[float, float], float]
     ast.BitAnd: ("logical_and", lambda left, right: int(left) & int(right)),
     ast.BitOr: ("logical_or", lambda left, right: int(left) | int(right)),
 }
-"""Torch's name, and what Python computes."""
+"""By operator: torch's name, and Python's function."""
 _COMPARISONS: dict[type[ast.cmpop], tuple[str, Callable[[float, float], bool]]] = {
     ast.Gt: ("gt", operator.gt),
     ast.GtE: ("ge", operator.ge),
@@ -48,7 +48,7 @@ _PYTHON: dict[str, tuple[tuple[type, ...], Callable[..., Value]]] = {
     "math.sqrt": ((int, float), math.sqrt),
     "len": ((tuple,), len),
 }
-"""Functions of Python: the types of the argument that they are known for, and the function."""
+"""Functions of Python: the types of the argument for which they are supported, and the function."""
 _CONSTANTS: dict[str, float] = {"torch.pi": math.pi, "math.pi": math.pi, "math.inf": math.inf, "torch.inf": math.inf}
 _FLOAT32_MAX = 3.4028234663852886e38
 _MODULES: dict[str, tuple[str, str]] = {
@@ -77,12 +77,12 @@ _MODULES: dict[str, tuple[str, str]] = {
 }
 """By class of torch.nn: the operation, and the names of the module's own arguments in order."""
 _TAKE_SIZES = frozenset({"mean", "sum", "amax", "amin", "view", "reshape", "permute", "expand", "ones", "zeros"})
-"""Operations that take dimensions or sizes one by one, too."""
+"""Operations that also accept dimensions or sizes as separate arguments."""
 _MAX_DEPTH = 8
 
 
 class _Made(msgspec.Struct, frozen=True):
-    """A module of torch.nn: its class and the arguments that it was made with."""
+    """A module of torch.nn: its class and its constructor arguments."""
 
     kind: str
     args: tuple[Value, ...]
@@ -95,32 +95,32 @@ class _File(msgspec.Struct, frozen=True):
     functions: dict[str, ast.FunctionDef]
     classes: dict[str, ast.ClassDef]
     namespaces: dict[str, str]
-    """Names that imports bind, and what they stand for."""
+    """Names that imports bind, with their full names."""
     values: dict[str, Value]
 
     def full_name(self, dotted: str) -> str:
-        """Return a dotted name with its first part as it was imported: `F.silu` is `torch.nn.functional.silu`."""
+        """Return a dotted name with its first part as imported: `F.silu` is `torch.nn.functional.silu`."""
         first, dot, rest = dotted.partition(".")
         return f"{self.namespaces.get(first, first)}{dot}{rest}"
 
 
 class _Instance(msgspec.Struct, frozen=True):
-    """A module of the file's own."""
+    """A module of a class in the file."""
 
     methods: dict[str, ast.FunctionDef]
     attributes: dict[str, Value]
 
 
 def read_program(source: str, tensors: tuple[TensorInfo, ...], workload: str = "") -> Program:
-    """Return what the reference computes.
+    """Return the computation of the reference.
 
     Args:
         source: the problem file.
         tensors: inputs in call order, then parameters, then outputs.
-        workload: of several, the one that they are of.
+        workload: the workload that they belong to, if there are several.
 
     Raises:
-        NoRuleError: it holds something that the rules do not cover, or is no Python.
+        NoRuleError: the rules do not cover a part of it, or it is not Python.
     """
     for tensor in tensors:
         if tensor.role == "output" and tensor.dtype not in FLOATING | {"bool"}:
@@ -160,7 +160,7 @@ def _imports(module: ast.Module) -> dict[str, str]:
 
 
 def _init_arguments(top: _Walk, workload: str) -> tuple[Value, ...]:
-    """Return what `get_init_inputs` gives; an unknown argument is None."""
+    """Return the values of `get_init_inputs`; an unknown argument is None."""
     function = top.file.functions.get("get_init_inputs")
     if function is None:
         return ()
@@ -177,10 +177,10 @@ def _init_arguments(top: _Walk, workload: str) -> tuple[Value, ...]:
 
 
 def _results(graph: Graph, file: _File, model: _Instance, tensors: tuple[TensorInfo, ...]) -> list[Tensor]:
-    """Go through `forward` and return what it returns.
+    """Walk through `forward` and return its results.
 
     Raises:
-        NoRuleError: something has no rule, or the results are not those that the task lists.
+        NoRuleError: a part has no rule, or the results are not those that the task lists.
     """
     inputs = [tensor for tensor in tensors if tensor.role == "input"]
     names = [argument.arg for argument in model.methods["forward"].args.args[1:]]
@@ -199,7 +199,7 @@ def _results(graph: Graph, file: _File, model: _Instance, tensors: tuple[TensorI
 
 
 class _Walk:
-    """One body of statements in progress: the file's, `__init__`, `forward`, or a function that one of them calls."""
+    """One body of statements: the file's, `__init__`, `forward`, or a function that one of them calls."""
 
     def __init__(
         self,
@@ -215,13 +215,13 @@ class _Walk:
         """Begin.
 
         Args:
-            graph: takes what is computed.
-            file: the problem's.
-            parameters: of the whole model, by name.
+            graph: receives the computation.
+            file: the problem's file.
+            parameters: parameters of the whole model, by name.
             owner: the module that the method belongs to.
-            prefix: of the names of its parameters; empty or ends in a dot.
+            prefix: prefix of the names of its parameters; empty or ends in a dot.
             values: names that are bound already.
-            depth: calls above this one.
+            depth: number of calls above this one.
         """
         self.graph, self.file = graph, file
         self._parameters, self._owner, self._prefix = parameters, owner, prefix
@@ -229,7 +229,7 @@ class _Walk:
         self._depth = depth
 
     def run_leniently(self, body: list[ast.stmt]) -> None:
-        """Go through statements; a name with an unknown value stays unbound, and is missed only if it is needed."""
+        """Walk through statements. A name with an unknown value stays unbound, an error only if it is needed."""
         for statement in body:
             try:
                 self._run([statement])
@@ -260,7 +260,7 @@ class _Walk:
         return made
 
     def bind(self, function: ast.FunctionDef, args: tuple[Value, ...], kwargs: dict[str, Value], *, skip: int) -> None:
-        """Bind the arguments of a call; `skip` leaves out `self`. A default that is not known stays unbound."""
+        """Bind the arguments of a call; `skip` leaves out `self`. A default with an unknown value stays unbound."""
         names = [argument.arg for argument in function.args.args[skip:]]
         defaults = function.args.defaults
         for name, default in zip(names[len(names) - len(defaults) :], defaults, strict=True):
@@ -277,10 +277,10 @@ class _Walk:
         owner: _Instance | None = None,
         prefix: str = "",
     ) -> Value:
-        """Go through a function of the file's own, or a method of `owner`, and return what it returns.
+        """Walk through a function of the file, or a method of `owner`, and return its result.
 
         Raises:
-            NoRuleError: something has no rule.
+            NoRuleError: a part has no rule.
         """
         if self._depth == _MAX_DEPTH:
             raise NoRuleError(f"the recursion of `{function.name}`")
@@ -344,7 +344,7 @@ class _Walk:
         """Return the value of an expression.
 
         Raises:
-            NoRuleError: it holds something without a rule.
+            NoRuleError: a part has no rule.
         """
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None as value):
@@ -386,7 +386,7 @@ class _Walk:
         raise NoRuleError(f"the expression `{ast.unparse(node)}`")
 
     def _parts(self, parts: list[ast.expr]) -> list[Value]:
-        """Return the values of a list of expressions, starred ones taken apart."""
+        """Return the values of a list of expressions, with starred ones unpacked."""
         found: list[Value] = []
         for part in parts:
             value = self.evaluate(part.value if isinstance(part, ast.Starred) else part)
@@ -457,7 +457,7 @@ class _Walk:
         raise NoRuleError(f"the attribute `{text}`")
 
     def _own(self, path: str) -> Value:
-        """Return a parameter, an attribute or a module of the method's own module."""
+        """Return a parameter, an attribute or a submodule of the method's module."""
         full = f"{self._prefix}{path}"
         if full in self._parameters:
             return self.graph.load(self._parameters[full])
@@ -484,7 +484,7 @@ class _Walk:
         raise NoRuleError(f"the index `[{ast.unparse(index)}]`")
 
     def _bracket(self, part: ast.expr) -> Item:
-        """Return what stands in the brackets of an index, as `Item` has it."""
+        """Return the brackets of an index as an `Item`."""
         match part:
             case ast.Constant(value=value) if value is ...:
                 return "..."
@@ -522,7 +522,7 @@ class _Walk:
         return called(self.graph, full, self._sizes(full.rsplit(".", 1)[-1], args, 0), kwargs)
 
     def _module(self, name: str, call: ast.Call) -> Value:
-        """Return a module that a call makes; what is not known of its arguments is missed only if it is needed."""
+        """Return a module made by a call. An unknown argument is an error only if it is needed."""
         args = tuple(self.known_or_none(argument) for argument in call.args)
         pairs = {keyword.arg: self.known_or_none(keyword.value) for keyword in call.keywords if keyword.arg}
         kwargs = {key: value for key, value in pairs.items() if value is not None}
@@ -544,13 +544,13 @@ class _Walk:
         return called(self.graph, name, self._sizes(name, [owner, *args], 1), kwargs)
 
     def _sizes(self, name: str, args: list[Value], first: int) -> list[Value]:
-        """Return arguments of which sizes that are given one by one are a tuple."""
+        """Return arguments in which sizes given separately form a tuple."""
         rest = args[first:]
         is_several = len(rest) > 1 and all(isinstance(item, int) and not isinstance(item, bool) for item in rest)
         return [*args[:first], tuple(rest)] if name in _TAKE_SIZES and is_several else args
 
     def _applied(self, module: _Made | _Instance, path: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        """Apply a module; its parameters are those that the task lists under its name."""
+        """Apply a module. Its parameters are those that the task lists under its name."""
         if isinstance(module, _Instance):
             forward = module.methods["forward"]
             return self.function(forward, args, kwargs, skip=1, owner=module, prefix=f"{path}.")
@@ -573,7 +573,7 @@ class _Walk:
 
 
 def _root(function: ast.expr) -> str:
-    """Return the first name of a dotted one; empty for a method of what an expression returns, as in `f(x).mean()`."""
+    """Return the first name of a dotted one; empty for a method of an expression, as in `f(x).mean()`."""
     while isinstance(function, ast.Attribute):
         function = function.value
     return function.id if isinstance(function, ast.Name) else ""

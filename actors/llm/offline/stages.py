@@ -16,15 +16,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 Kind: TypeAlias = Literal["scalar", "row", "vector", "full"]
-"""Dependence of a node's value: on nothing, the row, the column, both."""
+"""Dependence of a node's value: on nothing, the row, the column, or both."""
 
 REDUCTIONS = frozenset({"sum", "max", "min"})
 COSTLY = frozenset({"exp", "log", "log1p", "tanh", "erf", "gelu_erf", "sigmoid", "silu", "sqrt", "rsqrt", "div", "pow"})
-"""Operations worth keeping the result of instead of computing it twice."""
+"""Operations with results that are kept instead of computed twice."""
 
 
 class NoRuleError(Exception):
-    """The built-in rules do not know something; the text names it."""
+    """The built-in rules do not cover something; the text names it."""
 
 
 class TensorInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class Term(msgspec.Struct, frozen=True, order=True):
 
 
 class Index(msgspec.Struct, frozen=True):
-    """A sum of terms and an offset: a position within a tensor before there are axes."""
+    """A sum of terms and an offset: a position within a tensor before axes are chosen."""
 
     offset: int = 0
     terms: tuple[Term, ...] = ()
@@ -91,7 +91,7 @@ def substituted(index: Index, given: Sequence[Index]) -> Index:
     """Return `index` with each dimension replaced by an expression over other dimensions.
 
     Raises:
-        NoRuleError: a digit is asked for that the replacement does not have.
+        NoRuleError: it needs a digit that the replacement does not have.
     """
     parts = [part(given[term.dim], term.div, term.mod) for term in index.terms]
     found = combined(parts, [term.scale for term in index.terms])
@@ -104,12 +104,12 @@ def row_major(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def identity(shape: Sequence[int]) -> tuple[Index, ...]:
-    """Return where each element of a tensor is found in the tensor itself."""
+    """Return the position of each element of a tensor in the tensor itself."""
     return tuple(whole(dim, size) for dim, size in enumerate(shape))
 
 
 def _split(terms: Iterable[Term], place: int) -> Iterator[Term]:
-    """Cut the terms with digits on both sides of a place."""
+    """Split the terms with digits on both sides of a place."""
     for term in terms:
         low = place // term.scale
         if not term.scale < place < term.scale * term.mod:
@@ -139,7 +139,7 @@ class Access(msgspec.Struct, frozen=True):
     """An element of a tensor in memory: `offset` plus the stride of each axis of a stage times the position there."""
 
     name: str
-    """The tensor; empty: the number itself is meant, not an element."""
+    """The tensor; empty: the position itself, not an element."""
     offset: int
     strides: tuple[int, ...]
     """In elements, one per axis of the stage; 0 where the axis does not matter."""
@@ -154,9 +154,9 @@ class Node(msgspec.Struct, frozen=True):
     args: tuple[int, ...] = ()
     kind: Kind = "scalar"
     value: float = 0.0
-    """Of `const`."""
+    """Value of a `const`."""
     access: Access | None = None
-    """Of `load` and `index`."""
+    """Access of a `load` or `index`."""
 
 
 def joined(kinds: Iterable[Kind]) -> Kind:
@@ -170,11 +170,11 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     """For each row: element-wise operations and reductions over its columns, of which one result is stored."""
 
     rows: tuple[int, ...]
-    """Sizes of the axes that number the rows, outermost first; none: a single row."""
+    """Sizes of the axes that number the rows, outermost first; empty: a single row."""
     columns: tuple[int, ...]
-    """Sizes of the axes within a row; of a contraction those that are summed over."""
+    """Sizes of the axes within a row; for a contraction the axes of the sum."""
     nodes: tuple[Node, ...]
-    """Strides of their accesses are those along `rows`, then along `columns`."""
+    """Its nodes; strides of their accesses are along `rows`, then along `columns`."""
     output: int
     """Node that is stored."""
     target: Access
@@ -199,7 +199,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reads(self) -> tuple[Access, ...]:
-        """Elements of tensors that are read; of a contraction its two operands."""
+        """Accesses to tensors; for a contraction its two operands."""
         return tuple(node.access for node in self.nodes if node.op == "load" and node.access is not None)
 
     @property
@@ -216,7 +216,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def needed(self, targets: Iterable[int], kinds: Iterable[Kind], stops: frozenset[int] = frozenset()) -> list[int]:
-        """Return the nodes of some kinds that `targets` depend on, in order; nothing below `stops` is needed."""
+        """Return the nodes of some kinds that `targets` depend on, in order, without those below `stops`."""
         found: set[int] = set()
         waiting, wanted = list(targets), set(kinds)
         while waiting:
@@ -235,7 +235,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, rows=rows, columns=columns, nodes=nodes, target=change(self.target))
 
     def collapsed(self) -> Stage:
-        """Return the stage with neighbouring axes joined where every access walks through them as if they were one."""
+        """Return the stage with neighbouring axes joined if every access treats them as one."""
         sizes, split = self.axes, len(self.rows)
         accesses = [*(node.access for node in self.nodes if node.access is not None), self.target]
         ends = [
@@ -295,14 +295,14 @@ def refined(
 
     Args:
         dims: sizes of the dimensions.
-        first: how many of them number the rows.
-        raws: tensors, and where in them.
+        first: number of leading dimensions that number the rows.
+        raws: tensors, each with its index expression.
 
     Returns:
         Sizes of the axes of rows and of columns, and the accesses.
 
     Raises:
-        NoRuleError: two accesses cut a dimension at places that do not divide each other.
+        NoRuleError: two accesses split a dimension by factors of which neither divides the other.
     """
     axes = [(dim, low, high // low) for dim, size in enumerate(dims) for low, high in _digits(dim, size, raws)]
     accesses = []
@@ -345,7 +345,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def row_stages(self) -> tuple[Stage, ...]:
-        """The other ones."""
+        """The stages that are not contractions."""
         return tuple(stage for stage in self.stages if not stage.is_contraction)
 
     @property
@@ -356,7 +356,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def real(self) -> str:
-        """The dtype in which is computed."""
+        """The dtype of the computation."""
         return "float64" if any(tensor.dtype == "float64" for tensor in self.tensors) else "float32"
 
     @property
@@ -382,5 +382,5 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def targets(self) -> dict[str, TensorInfo]:
-        """Tensors that stages write, by name: values, outputs. An output may be called like an input."""
+        """Tensors that stages write, by name: values, outputs. An output may have the name of an input."""
         return {tensor.name: tensor for tensor in self.tensors if tensor.role in {"output", "value"}}

@@ -1,7 +1,7 @@
-"""Tensors of a reference: views of what is computed element by element, with the operations of torch on them.
+"""Tensors of a reference: views of values computed element by element, with the operations of torch on them.
 
 Formulas are those of torch's documentation. All arithmetic is floating-point: casts are identities, integers
-(positions, masks) are numbers of the computing type, exact up to 2^24 in float32.
+(positions, masks) are numbers of the compute type, exact up to 2^24 in float32.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ Names: TypeAlias = Sequence[str]
 
 
 class Use(msgspec.Struct, frozen=True):
-    """An element of an operand: the node, and where along each of its dimensions."""
+    """An element of an operand: the node, and its position along each of its dimensions."""
 
     node: int
     indices: tuple[Index, ...]
-    """Over the dimensions of the node that uses it, then over those that it sums over."""
+    """Positions over the dimensions of the node that uses it, then over those that it sums over."""
 
 
 class TensorNode(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ class TensorNode(msgspec.Struct, frozen=True):
     args: tuple[Use, ...] = ()
     value: float = 0.0
     name: str = ""
-    """Of `load`."""
+    """Name of the tensor of a `load`."""
 
 
 class Graph:
@@ -76,7 +76,7 @@ class Graph:
         return Tensor(self, self._known[node], node.shape, identity(node.shape))
 
     def load(self, tensor: TensorInfo) -> Tensor:
-        """Add an x or a parameter.
+        """Add an input or a parameter.
 
         Raises:
             NoRuleError: its dtype is not covered.
@@ -112,7 +112,7 @@ class Graph:
         return self.add(TensorNode(op, shape, args=uses))
 
     def is_truth(self, tensor: Tensor) -> bool:
-        """Return True if a tensor holds truth values: a comparison, or a tensor of dtype bool."""
+        """Return True if a tensor contains truth values: a comparison, or a tensor of dtype bool."""
         node = self.nodes[tensor.node]
         return node.op in _TRUTHS or (node.op == "load" and self._dtypes[node.name] == "bool")
 
@@ -121,7 +121,7 @@ class Tensor:
     """A node, seen through a view."""
 
     def __init__(self, graph: Graph, node: int, shape: Shape, indices: tuple[Index, ...]) -> None:
-        """`indices`: along each dimension of the node, over the dimensions of `shape`."""
+        """Begin. `indices`: positions along each dimension of the node, over the dimensions of `shape`."""
         self.graph, self.node, self.shape, self.indices = graph, node, shape, indices
 
     def apply(self, op: str, *others: Value) -> Tensor:
@@ -144,7 +144,7 @@ class Tensor:
         return self.apply("neg")
 
     def reduced(self, op: str, dims: Value, *, keepdim: bool) -> Tensor:
-        """Return a reduction; `dims` as torch takes it."""
+        """Return a reduction; `dims` in torch's form."""
         rank = len(self.shape)
         along = _dims(dims, rank)
         order = [*(dim for dim in range(rank) if dim not in along), *along]
@@ -169,7 +169,7 @@ class Tensor:
         return self.viewed(shape, places)
 
     def viewed(self, shape: Shape, places: Sequence[Index]) -> Tensor:
-        """Return a view; `places` says where along each dimension of this tensor an element is found."""
+        """Return a view; `places` gives an element's position along each dimension of this tensor."""
         return Tensor(self.graph, self.node, shape, tuple(substituted(index, places) for index in self.indices))
 
     def expanded(self, shape: Shape) -> Tensor:
@@ -178,7 +178,7 @@ class Tensor:
         return self.viewed(shape, [whole(skipped + dim, size) for dim, size in enumerate(self.shape)])
 
     def arranged(self, names: Names, order: Names) -> Tensor:
-        """Return the tensor with its named dimensions in another order; those that it lacks are of size 1."""
+        """Return the tensor with its named dimensions in another order; missing ones are of size 1."""
         at = list(names)
         shape = tuple(self.shape[at.index(name)] if name in at else 1 for name in order)
         places = [whole(list(order).index(name), size) for name, size in zip(names, self.shape, strict=True)]
@@ -188,7 +188,7 @@ class Tensor:
         """Return `self[items]`: new dimensions, single positions and slices.
 
         Raises:
-            NoRuleError: a position lies outside.
+            NoRuleError: a position is out of range.
         """
         taken = sum(item is not None and item != "..." for item in items)
         if taken > len(self.shape):
@@ -210,7 +210,7 @@ class Tensor:
 
 
 def _span(item: Item, size: int) -> range:
-    """Return the positions that an item takes of a dimension."""
+    """Return the positions of a dimension that an item selects."""
     if isinstance(item, int):
         if not -size <= item < size:
             raise NoRuleError(f"position {item} of a dimension of size {size}")
@@ -234,7 +234,7 @@ def _broadcast(left: Shape, right: Shape) -> Shape:
 
 
 def _numbers(value: Value, what: str) -> Shape:
-    """Return a tuple of whole numbers; a single one counts as a tuple."""
+    """Return a tuple of whole numbers; a single number becomes a tuple."""
     found = value if isinstance(value, tuple) else (value,)
     if not all(isinstance(item, int) for item in found):
         raise NoRuleError(f"{value!r} as {what}")
@@ -285,7 +285,7 @@ def _spelled(names: str, rank: int, spare: str) -> str:
 
 
 def _einsum(equation: Value, *operands: Value) -> Tensor:
-    """More than two operands from left to right."""
+    """Contract more than two operands from left to right."""
     given = operands[0] if len(operands) == 1 and isinstance(operands[0], tuple) else operands
     tensors = [tensor for tensor in given if isinstance(tensor, Tensor)]
     before, arrow, out = str(equation).replace(" ", "").partition("->")
@@ -404,7 +404,7 @@ def _extremum(op: str) -> Rule:
 def _var(
     x: Tensor, dim: Value = None, unbiased: Value = None, keepdim: Value = False, correction: Value = 1
 ) -> Tensor:  # fmt: skip
-    """The mean first, then the squares of what is left, which loses no digits."""
+    """The mean first, then the squares of the deviations, which loses no digits."""
     less = correction if unbiased is None else float(bool(unbiased))
     if not isinstance(less, int | float):
         raise NoRuleError(f"`var` with correction={correction!r}")
@@ -502,7 +502,7 @@ def _expand(x: Tensor, size: Value) -> Tensor:
 
 
 def _repeat_interleave(x: Tensor, repeats: Value, dim: Value) -> Tensor:
-    """Each position of a dimension several times in a row: a new dimension behind it, merged with it."""
+    """Each position of a dimension several times in a row: a new dimension after it, merged with it."""
     at = _dim(dim, len(x.shape))
     (count,) = _numbers(repeats, "a number of repeats")
     before, behind = x.shape[: at + 1], x.shape[at + 1 :]
@@ -532,7 +532,7 @@ def _unbind(x: Tensor, dim: Value = 0) -> Value:
 
 
 def _cat(tensors: Value, dim: Value = 0) -> Tensor:
-    """Tensors of a shape one behind the other, as in rotary embeddings: a new dimension chooses among them."""
+    """Tensors of one shape concatenated, as in rotary embeddings: a new dimension selects among them."""
     found = [tensor for tensor in tensors if isinstance(tensor, Tensor)] if isinstance(tensors, tuple) else []
     if not found or len({tensor.shape for tensor in found}) > 1:
         raise NoRuleError("`cat` of tensors of different shapes")
@@ -684,7 +684,7 @@ _RULES: dict[str, Rule] = {
     "addmm": _addmm,
     "scaled_dot_product_attention": _attention,
 }
-"""By torch's name, without its namespace."""
+"""Rules by torch's name, without its namespace."""
 _MADE: dict[str, Rule] = {
     "arange": _arange,
     "full": _full,
@@ -696,7 +696,7 @@ _MADE: dict[str, Rule] = {
 }
 """Functions that make a tensor of numbers; the graph is their first argument."""
 _OF_SEVERAL: dict[str, Rule] = {"einsum": _einsum, "cat": _cat, "concat": _cat}
-"""Functions that take tensors in another place than the first."""
+"""Functions with tensors in another place than the first argument."""
 _KEYWORDS = {"axis": "dim", "min": "low", "max": "high"}
 _IGNORED = frozenset({"dtype", "device", "inplace", "memory_format", "non_blocking"})
 _ALIASES = {

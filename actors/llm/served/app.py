@@ -1,9 +1,9 @@
 """The served endpoint: chat completions, responses, model list, faults on demand, and counters.
 
-POST /v1/chat/completions (heeds `model`, `messages`, `stream`, `stream_options`), POST /v1/responses (`model`,
+POST /v1/chat/completions (uses `model`, `messages`, `stream`, `stream_options`), POST /v1/responses (`model`,
 `instructions`, `input`, `stream`), GET /v1/models (the one model), GET /stats (the ledger's `Report`; needs no key).
 
-A request with a known `Idempotency-Key` gets the stored answer again, also where the first one failed on its way: it is
+A request with a known `Idempotency-Key` gets the stored answer again, also if the first one was lost on its way: it is
 paid for. As in the IETF's draft, the same key with another question is refused, and a request with a key in progress
 waits for its answer.
 """
@@ -49,15 +49,15 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Whole answers sent, generated or given again."""
     abandoned: int
     refused: int
-    """Bad requests, wrong keys, more requests at once than allowed."""
+    """Bad requests, wrong keys, and requests beyond the limit of concurrent ones."""
     faults: dict[str, int]
-    """Injected, by kind."""
+    """Injected faults, by kind."""
     mistakes: dict[str, int]
-    """Made on purpose, by kind."""
+    """Mistakes made on purpose, by kind."""
     prompt_tokens: int
-    """Of paid answers; estimated, as are all tokens."""
+    """Prompt tokens of paid answers; estimated, as are all tokens."""
     cached_tokens: int
-    """Part of them that repeats the beginning of an earlier request."""
+    """Part of them that repeats the beginning of an earlier prompt."""
     completion_tokens: int
     ids_paid_twice: tuple[str, ...]
     """Request ids (`X-Client-Request-Id`) with more than one generated answer."""
@@ -90,7 +90,7 @@ class Ledger:
         self.open -= 1
 
     def repeated_tokens(self, text: str) -> int:
-        """Return how many tokens at the text's beginning began an earlier text too, in whole blocks; remember it."""
+        """Remember the text, and return the tokens at its beginning that began an earlier text, in whole blocks."""
         digest, repeated, is_known = b"", 0, True
         for start in range(0, len(text) - _BLOCK_CHARS + 1, _BLOCK_CHARS):
             block = text[start : start + _BLOCK_CHARS].encode("utf-8", "replace")
@@ -101,7 +101,7 @@ class Ledger:
         return repeated // CHARS_PER_TOKEN
 
     def paid(self, request_id: str, prompt: bytes, usage: Usage) -> None:
-        """Count a generated answer to the prompt of this digest; an empty id belongs to no call."""
+        """Count a generated answer to the prompt with this digest. An empty id belongs to no call."""
         self._usage = self._usage.plus(usage)
         self._prompts[prompt] += 1
         if request_id:
@@ -123,9 +123,9 @@ class Ledger:
 
 
 LIMIT_BYTES = 64 << 20
-"""Of stored answers; the one not asked for the longest goes first."""
+"""Size of stored answers; the least recently used is removed first."""
 _OVERHEAD_BYTES = 1024
-"""Size of an answer besides its text, amply."""
+"""Size of an answer besides its text, generously."""
 
 
 class OtherQuestionError(Exception):
@@ -156,10 +156,10 @@ class Answers:
     def __init__(self, *, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
         self._known: dict[str, _Known] = {}
-        """The one not asked for the longest comes first."""
+        """Stored answers, the least recently used first."""
 
     async def give(self, key: str, question: bytes, generate: Callable[[], Awaitable[Answer]]) -> Given:
-        """Return the key's answer, generating it if there is none; an empty key has none.
+        """Return the answer of a key, generating it if there is none; an empty key has no stored answer.
 
         If `generate` fails or its request goes away, the next request with the key generates. `question` is a digest.
 
@@ -198,7 +198,7 @@ FaultKind: TypeAlias = Literal["rate_limit", "server_error", "hang", "cut", "end
 FAULTS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 _PAUSE_S: Final = 0.001
-"""Between the chunks of an answer without an end: others want to be served too."""
+"""Pause between the chunks of an endless answer, so that other requests are served."""
 
 
 class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,18 +209,18 @@ class FaultRates(msgspec.Struct, frozen=True, kw_only=True):
     server_error: float = 0.0
     """HTTP 500."""
     hang: float = 0.0
-    """Taken, and never answered."""
+    """The request is accepted and never answered."""
     cut: float = 0.0
     """The connection closes in the middle of the answer."""
     endless: float = 0.0
-    """The answer goes on until the client has had enough."""
+    """The answer goes on until the client disconnects."""
 
     def pairs(self) -> tuple[tuple[FaultKind, float], ...]:
         """Return kind and rate."""
         return tuple(zip(FAULTS, msgspec.structs.astuple(self), strict=True))
 
     def drawn(self, number: int, *, seed: int) -> FaultKind | None:
-        """Return the fault of the request of this number; the same for the same seed."""
+        """Return the fault of the request with this number; the same for the same seed."""
         digest = blake2b(f"{seed}|{number}".encode(), digest_size=8).digest()
         chance = int.from_bytes(digest) / 2**64
         for kind, rate in self.pairs():
@@ -249,7 +249,7 @@ class Hang(Response):
 
 
 class Cut(Response):
-    """Promises a body and sends half of it; the server then closes the connection."""
+    """Announces a body and sends half of it; the server then closes the connection."""
 
     def __init__(self, whole: bytes, media_type: str) -> None:
         super().__init__(whole, media_type=media_type)
@@ -262,7 +262,7 @@ class Cut(Response):
 
 
 class Endless(Response):
-    """Begins an answer that does not end."""
+    """Starts an answer that never ends."""
 
     def __init__(self, head: bytes, again: bytes, media_type: str) -> None:
         super().__init__(media_type=media_type)
@@ -296,17 +296,17 @@ _WRONG_KEY = "the API key is missing or wrong"
 
 
 class Conduct(msgspec.Struct, frozen=True, kw_only=True):
-    """Behaviour of the endpoint."""
+    """Configured behaviour of the endpoint."""
 
     faults: FaultRates = FaultRates()
     seed: int = 0
-    """Of the faults' draws."""
+    """Seed of the faults."""
     retry_after_s: float = 1.0
-    """Of a 429."""
+    """`Retry-After` of a 429."""
     api_key: str = ""
-    """Demanded as bearer token; empty: none."""
+    """Bearer token that requests must have; empty: none."""
     concurrency_limit: int | None = None
-    """Requests above this many at once get a 429."""
+    """Most concurrent requests; further ones get a 429."""
 
 
 class Served:

@@ -1,4 +1,4 @@
-"""Serves an ASGI application on this host's loopback address, as an actor: until cancelled, then in good order."""
+"""Serves an ASGI application on this host's loopback address, until cancelled; then shuts down in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 HOST = "127.0.0.1"
 _PARTING_S = 1
-"""Time for requests in flight at the end."""
+"""Seconds for requests in flight at the end."""
 
 
 def listening_socket(port: int) -> socket.socket:
@@ -24,7 +24,7 @@ def listening_socket(port: int) -> socket.socket:
 async def serve_app(
     app: ASGIApp, listener: socket.socket, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve until cancelled; says `started` once requests are answered. The listener is closed at the end."""
+    """Serve until cancelled; reports `started` once requests are answered. The listener is closed at the end."""
     config = uvicorn.Config(
         app,
         access_log=False,

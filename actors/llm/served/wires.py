@@ -15,14 +15,14 @@ _PIECE_CHARS = 64
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of a request that are heeded."""
+    """The fields of a request that are used."""
 
     model: str
     system: str
     prompt: str
     stream: bool
     include_usage: bool
-    """A stream ends with its usage."""
+    """True if a stream ends with its usage."""
 
 
 class _Part(msgspec.Struct):
@@ -66,11 +66,11 @@ def _pieces_of(text: str) -> list[str]:
 
 
 class Wire(ABC):
-    """How one dialect is read and written."""
+    """Reads and writes one dialect."""
 
     @abstractmethod
     def read_asked(self, body: bytes) -> Asked:
-        """Read a request. Raises `msgspec.MsgspecError` if it is none."""
+        """Read a request. Raises `msgspec.MsgspecError` if it is not one."""
 
     @abstractmethod
     def completion(self, answer: Answer, answer_id: str) -> bytes:
@@ -81,7 +81,7 @@ class Wire(ABC):
         """Yield the answer as server-sent events."""
 
     def endless_beginning(self, answer: Answer, answer_id: str, *, stream: bool) -> tuple[bytes, bytes]:
-        """Return the beginning of an answer without an end, and the part that then comes again and again."""
+        """Return the beginning of an endless answer, and the part that is then repeated."""
         if not stream:
             whole = self.completion(msgspec.structs.replace(answer, text="and "), answer_id)
             return whole.partition(b'and "')[0], b"and so on " * 1600
@@ -162,7 +162,7 @@ class ResponsesWire(Wire):
         return msgspec.json.encode(self._response(answer, answer_id))
 
     def events(self, answer: Answer, answer_id: str, *, include_usage: bool) -> Iterator[bytes]:  # noqa: ARG002 - always
-        """See `Wire.events`; the last one brings the whole once more."""
+        """See `Wire.events`; the last event repeats the whole answer."""
         response = self._response(answer, answer_id)
         begun = {**response, "status": "in_progress", "output": [], "usage": None}
         yield self._event("response.created", {"response": begun})

@@ -6,9 +6,9 @@ import msgspec
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A construct and where it stands."""
+    """A construct and its place."""
 
     what: str
     line: int
     is_forbidden: bool = False
-    """True if no honest kernel holds it."""
+    """True if no honest kernel contains it."""

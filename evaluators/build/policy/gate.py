@@ -1,7 +1,8 @@
 """Findings about a candidate before it runs: library calls, and flags on its text.
 
-A text can hide whatever it does, so nothing rests on this: what a flag is about is kept from mattering by processes and
-by checks. Flags decide nothing; they say where to look first. Forbidden is only what has no honest use in a kernel.
+A text can hide what it does, so nothing depends on flags: processes and checks prevent the effects of flagged
+constructs. Flags decide nothing; they show a person where to look first. Forbidden are only constructs without any
+honest use in a kernel.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from messages.tasks import Candidate, TaskRules
 from messages.verdicts import LIBRARY_CALL_RULE, Rejected
 
 MAX_BYTES = 512 << 10
-"""Longer texts are not looked at, and flagged."""
+"""Longer texts are flagged, not examined."""
 _MAX_FLAGS = 20
 
 
@@ -37,11 +38,11 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     flags: tuple[str, ...] = ()
     """`exec (main.py:12)`; each construct once per file, bounded."""
     forbidden: tuple[str, ...] = ()
-    """Those that no honest kernel holds, in the same words."""
+    """Constructs that no honest kernel contains, in the same form."""
 
 
 def triage(candidate: Candidate) -> Triage:
-    """Look at all files of a candidate."""
+    """Examine all files of a candidate."""
     if sum(len(file.text) for file in candidate.files) > MAX_BYTES:
         return Triage(flags=("long: its text was not looked at",))
     flags: list[str] = []
@@ -72,10 +73,10 @@ class Examined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def examine(candidate: Candidate, product: Path, rules: TaskRules) -> Examined:
-    """Look at a candidate's text and, where there is one, at its shared library. Blocks for some milliseconds.
+    """Examine a candidate's text and its shared library, if it has one. Blocks for some milliseconds.
 
     Raises:
-        EvaluatorError: what was built cannot be read.
+        EvaluatorError: the build product cannot be read.
     """
     found = triage(candidate)
     if found.forbidden:

@@ -26,7 +26,7 @@ _KINDS: dict[str, str] = {
     "CUDA state": "cudaDeviceReset cudaDeviceSetLimit cudaCtxResetPersistingL2Cache cudaLimitPersistingL2CacheSize "
     "cudaIpcOpenMemHandle cuMemGetAddressRange cudaHostRegister cudaLaunchHostFunc cudaMallocManaged",
 }
-"""Subject → names."""
+"""Names by subject."""
 
 _NAMES = {name: kind for kind, names in _KINDS.items() for name in names.split()}
 _PATTERNS = (
@@ -37,11 +37,11 @@ _PATTERNS = (
     (re.compile(r"\w\s*##\s*\w"), "token pasting"),
     (re.compile(r"/proc/|/sys/|/dev/(?!null)"), "path of the system"),
 )
-"""Looked for in the whole text, strings included."""
+"""Patterns for the whole text, strings included."""
 
 
 def look(text: str) -> list[Finding]:
-    """Return what stands out, in the order of its lines."""
+    """Return the findings, in the order of their lines."""
     found = [
         Finding(f"{_NAMES[token[0]]}: {token[0]}", _line(bare, token.start()))
         for bare in (_without_comments(text),)
@@ -62,7 +62,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def _without_comments(text: str) -> str:
-    """Blank out comments and strings; lines stay where they are."""
+    """Blank out comments and strings, keeping all line numbers."""
     return _COMMENT_OR_TEXT.sub(lambda match: "\n" * match[0].count("\n") or " ", text)
 
 

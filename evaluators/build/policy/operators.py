@@ -1,9 +1,9 @@
-"""Torch operators that a candidate may call where a library is not to do the work.
+"""Torch operators that a candidate may call if no library may do the work.
 
-Permitted are views, copies, casts, fills, shapes and random numbers always; plain elementwise operators unless the
-reference consists of them; operators that move elements by an index unless the reference calls such operators. All
-other operators of the dispatcher are denied, in all namespaces, unless the task allows them by name. Names are those
-of the dispatcher, without overload: `aten::mm`.
+Always permitted are views, copies, casts, fills, shapes and random numbers. Plain elementwise operators are permitted
+unless the reference consists of them; operators that move elements by an index only if the reference calls such
+operators. All other operators of the dispatcher are denied, in all namespaces, unless the task allows them by name.
+Names are those of the dispatcher, without overload: `aten::mm`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from messages.tasks import TaskRules
 
 
 def parse_allowed(text: str) -> tuple[str, ...]:
-    """Return the names in a text, separated by commas: operators (`aten::mm`), their families, libraries.
+    """Return the names in a list with commas: operators (`aten::mm`), their families, libraries.
 
     Raises:
-        ConfigError: one is no such name.
+        ConfigError: a name is not known.
     """
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     known = (*FAMILIES, *LIBRARIES)
@@ -40,7 +40,7 @@ PERMITTED = (
     "Of torch's operators only these may be called: views, copies, casts, fills, random numbers, indexing unless the "
     "reference calls it, and plain elementwise operators unless the reference consists of them."
 )
-"""For people and models."""
+"""The rule in words, for people and models."""
 
 _FAMILIES: dict[str, str] = {
     "matmul": "mm bmm addmm baddbmm addbmm mv addmv dot vdot matmul linear einsum bilinear tensordot inner outer "
@@ -104,7 +104,7 @@ _FAMILIES: dict[str, str] = {
     "_upsample_bilinear2d_aa grid_sampler grid_sampler_2d grid_sampler_3d pixel_shuffle pixel_unshuffle "
     "im2col col2im",
 }
-"""Name → operators that a task may allow together. They are denied, but for those permitted below."""
+"""Families of operators that a task may allow together. They are denied, except those permitted below."""
 
 _ELEMENTWISE_NAMES = (
     "add sub rsub mul div floor_divide remainder fmod true_divide multiply divide subtract neg negative positive "
@@ -126,7 +126,7 @@ _MOVE_NAMES = (
     "masked_select masked_scatter embedding nonzero nonzero_numpy argwhere"
 )
 _MOVES = frozenset(_MOVE_NAMES.split())
-"""Move elements by an index or a mask."""
+"""Operators that move elements by an index or a mask."""
 
 _GLUE_NAMES = (
     "view _unsafe_view reshape _reshape_alias _reshape_copy view_as reshape_as permute transpose t numpy_T mT mH "
@@ -157,7 +157,8 @@ _GLUE_NAMES = (
     "_cast_Float _cast_Half _cast_Int _cast_Long _cast_Short"
 )
 _GLUE = frozenset(name + ending for name in _GLUE_NAMES.split() for ending in ("", "_copy"))
-"""Move and make data, and compute nothing; or are random, and so in no reference; or are bookkeeping of torch's own."""
+"""Operators that move and create data without computing; random ones, which are in no reference; and torch's
+bookkeeping."""
 
 _BOOKKEEPING = ("prim", "profiler")
 """Namespaces of the dispatcher that compute nothing."""
@@ -166,15 +167,15 @@ FAMILIES: dict[str, frozenset[str]] = {
     **{family: frozenset(names.split()) for family, names in _FAMILIES.items()},
     "elementwise": _ELEMENTWISE,
 }
-"""Name → operators of ATen, by their names without `aten::`. A task may allow a family by its name."""
+"""Operators of ATen in each family, by their names without `aten::`. A task may allow a family by its name."""
 
 
 def denied_operators(called: Iterable[str], rules: TaskRules, known: Iterable[str]) -> tuple[str, ...]:
-    """Return the operators that candidates may not call: none where library calls are allowed.
+    """Return the operators that candidates may not call; none if library calls are allowed.
 
     Args:
-        called: what the reference calls, as the dispatcher names it.
-        rules: the task's.
+        called: operators of the reference, by the dispatcher's names.
+        rules: the task's rules.
         known: all operators of this build of torch, with or without overload.
     """
     if rules.library_calls == "allow":
@@ -206,7 +207,7 @@ def _permitted(called: set[str]) -> set[str]:
 
 
 def say_rules(rules: TaskRules) -> str:
-    """Tell authors of programs that have torch which operators they may call."""
+    """Return the permitted operators in words, for authors of programs that use torch."""
     if rules.library_calls == "allow":
         return "Every operator of torch may be called."
     but = f" Allowed nevertheless: {', '.join(rules.allowed)}." if rules.allowed else ""
@@ -218,6 +219,6 @@ def say_rules(rules: TaskRules) -> str:
 
 
 def bare_name(operator: str) -> str:
-    """Return an operator's name without overload, and without the underscore of those that work in place."""
+    """Return an operator's name without overload, and without the underscore of in-place operators."""
     name = operator.partition(".")[0]
     return name.removesuffix("_") if not name.endswith("__") else name

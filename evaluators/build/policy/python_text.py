@@ -16,7 +16,7 @@ _MODULES = {
     "library": {"numpy", "scipy", "cupy", "numba", "jax", "tensorflow", "onnxruntime", "mkl", "cublas"},
     "files": {"tempfile", "shutil", "pickle", "shelve", "sqlite3"},
 }
-"""Subject → modules that are imported."""
+"""Modules by subject."""
 _IMPORTED = {module: kind for kind, modules in _MODULES.items() for module in modules}
 
 _NATIVE = {"ctypes", "_ctypes", "cffi", "_cffi_backend", "CDLL", "PyDLL", "cdll", "pydll", "load_library", "dlopen"} | {
@@ -24,7 +24,7 @@ _NATIVE = {"ctypes", "_ctypes", "cffi", "_cffi_backend", "CDLL", "PyDLL", "cdll"
     "__array_struct__",
     "ctypeslib",
 }
-"""By which functions of shared libraries are called, or numpy takes memory by its address."""
+"""Names by which functions of shared libraries are called, or numpy accesses memory by its address."""
 
 _CALLED = {"exec", "eval", "compile", "__import__", "open", "globals", "vars", "setattr", "delattr"}
 _ATTRIBUTES = {
@@ -59,18 +59,18 @@ _ATTRIBUTES = {
     "environ": "environment",
 }
 _DISPATCHER = {"_dispatch_library", "_dispatch_tls_set_dispatch_key_excluded", "_destroy", "get_kernel"}
-"""By which the denial of operators could be undone."""
+"""Names that could undo the denial of operators."""
 
 _PATCHED = {"torch", "time", "triton", "builtins", "sys"}
 _SETTINGS = {"backends", "config", "_config", "knobs", "ops", "manual_seed"}
-"""Attributes of those modules that honest programs set, or below which they do."""
+"""Attributes of those modules that honest programs set, directly or below."""
 _PATHS = ("/proc/", "/sys/", "/dev/shm")  # noqa: S108 - looked for in candidates
 _INSIDES = ("torch.library", "torch._C", "torch._dynamo", "torch._inductor", "torch.utils.cpp_extension")
 _MAX_CHAIN = 12
 
 
 def look(text: str) -> list[Finding]:
-    """Return what stands out, in the order of its lines."""
+    """Return the findings, in the order of their lines."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -81,10 +81,10 @@ def look(text: str) -> list[Finding]:
 
 
 def reach_past_torch(text: str) -> Finding | None:
-    """Return where a text reaches for functions of shared libraries; None if nowhere.
+    """Return the place where a text accesses functions of shared libraries; None if there is none.
 
-    torch's own libraries export a BLAS, of which its dispatcher knows nothing. Programs cannot compile anything where
-    they run, so there is nothing else that these names could be for.
+    torch's own libraries export a BLAS that its dispatcher does not control. Programs cannot compile anything where
+    they run, so these names have no other use there.
     """
     try:
         tree = ast.parse(text)
@@ -122,7 +122,7 @@ def _of_node(node: ast.AST, names: dict[str, str]) -> Iterator[Finding]:
 
 
 def _of_value(node: ast.Compare | ast.Constant) -> Iterator[Finding]:
-    """Find comparisons of where tensors lie (that is how results of other calls are found again), and paths."""
+    """Find comparisons of tensors' addresses (by which results of other calls are found again), and paths."""
     if isinstance(node, ast.Compare):
         if any(_is_pointer(part) for part in (node.left, *node.comparators)):
             yield Finding("comparison of pointers", node.lineno)
@@ -169,7 +169,7 @@ def _is_aten(argument: ast.expr) -> bool:
 
 
 def _of_target(target: ast.AST, names: dict[str, str]) -> Iterator[Finding]:
-    """Find assignments to what belongs to others: `torch.allclose = …`, `sys.modules["torch"] = …`."""
+    """Find assignments to objects of others: `torch.allclose = …`, `sys.modules["torch"] = …`."""
     if isinstance(target, ast.Tuple | ast.List):
         for part in target.elts:
             yield from _of_target(part, names)
@@ -196,7 +196,7 @@ def _is_pointer(node: ast.expr) -> bool:
 
 
 def _module_names(tree: ast.Module) -> dict[str, str]:
-    """Return what modules are called in this text: `import torch.nn.functional as F` gives F → torch.nn.functional."""
+    """Return the modules by their names in this text: `import torch.nn as n` gives n → torch.nn."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -211,7 +211,7 @@ def _module_names(tree: ast.Module) -> dict[str, str]:
 
 
 def _chain(node: ast.AST, names: dict[str, str]) -> list[str]:
-    """Return the names of `a.b.c`, its first one by what was imported under it; empty if it does not begin so."""
+    """Return the names of `a.b.c`, with the full name of an imported first one; empty for other expressions."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute) and len(parts) < _MAX_CHAIN:
         parts.insert(0, node.attr)

@@ -1,13 +1,13 @@
 """Libraries that do a candidate's work: read from the shared library that was built.
 
-Read as the dynamic linker reads it: from the program headers and the dynamic section in memory. The section headers,
-which linkers and debuggers use, may be missing or say something else, where a candidate could write to the file.
+Read as the dynamic linker does: from the program headers and the dynamic section in memory. The section headers, which
+linkers and debuggers use, may be missing or wrong if a candidate could write to the file.
 
-They are linked with torch, and what they call through its dispatcher is denied in the runner like any other call. Not
-seen there are the kernels behind the operators, which torch's libraries export, and the vendors' libraries.
+Extensions are linked with torch, and calls through its dispatcher are denied in the runner like any other. Not seen
+there are the kernels behind the operators, which torch's libraries export, and the vendors' libraries.
 
-The linker insists that every symbol is found (`-z defs`), so the names of the libraries say nearly all. The rest are
-symbols that may be missing, and the functions that find others while the program runs.
+The linker insists that every symbol is found (`-z defs`), so the names of the libraries tell nearly everything. The
+rest are symbols that may be missing, and functions that find others at run time.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _PT_LOAD, _PT_DYNAMIC = 1, 2
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_SYMTAB = 0, 1, 5, 6
 _DT_AUXILIARY, _DT_FILTER = 0x7FFFFFFD, 0x7FFFFFFF
 _LOADED = frozenset((_DT_NEEDED, _DT_AUXILIARY, _DT_FILTER))
-"""By which a library names others that are loaded with it."""
+"""Tags by which a library names others that are loaded with it."""
 _RELOCATIONS = ((7, 8), (23, 2))
-"""Where the tables of relocations lie, and how large they are: `DT_RELA`, `DT_RELASZ`; `DT_JMPREL`, `DT_PLTRELSZ`."""
+"""Addresses and sizes of the tables of relocations: `DT_RELA`, `DT_RELASZ`; `DT_JMPREL`, `DT_PLTRELSZ`."""
 _WEAK = 2
 _PAGE = 4096
 
 
 class BadLibraryError(Exception):
-    """The bytes are no such library."""
+    """The bytes are not a shared library."""
 
 
 class Undefined(msgspec.Struct, frozen=True):
-    """A symbol that another library must have."""
+    """A symbol that another library must provide."""
 
     name: str
     is_weak: bool
-    """True if it may be missing: then the linker did not insist on it."""
+    """True if it may be missing, so that the linker did not insist on it."""
 
 
 class Imports(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,21 +60,21 @@ class Imports(msgspec.Struct, frozen=True, kw_only=True):
     needed: tuple[str, ...]
     """File names of libraries that are loaded with it."""
     undefined: tuple[Undefined, ...]
-    """Symbols that it refers to and does not define."""
+    """Symbols that it uses and does not define."""
 
 
 class _Segment(msgspec.Struct, frozen=True):
     offset: int
     address: int
     size: int
-    """In the file."""
+    """Its size in the file."""
 
 
 def read_imports(library: bytes) -> Imports:
-    """Return what a library takes from others.
+    """Return the imports of a library.
 
     Raises:
-        BadLibraryError: it is none, or broken.
+        BadLibraryError: it is not a shared library, or broken.
     """
     if not library.startswith(_MAGIC):
         raise BadLibraryError("no 64-bit little-endian ELF file")
@@ -127,7 +127,7 @@ class _Image:
             position += _DYNAMIC.size
 
     def _only(self, wanted: int) -> int:
-        """Return the value of a tag that must be there; where there are several, the last one counts."""
+        """Return the value of a required tag; of several the last one counts."""
         found = [value for tag, value in self._tags if tag == wanted]
         if not found:
             raise BadLibraryError(f"its dynamic section has no tag {wanted}")
@@ -137,7 +137,7 @@ class _Image:
         return (self._text(value) for tag, value in self._tags if tag in _LOADED)
 
     def undefined(self) -> Iterator[Undefined]:
-        """Yield the symbols that it refers to and has not itself, each once."""
+        """Yield the symbols that it uses and does not define, each once."""
         symbols = self._only(_DT_SYMTAB)
         for number in sorted(set(self._referred())):
             name, info, _, where, _, _ = _SYMBOL.unpack_from(self._library, self._at(symbols + number * _SYMBOL.size))
@@ -167,18 +167,18 @@ _VENDORS = re.compile(
     r"vm?[sdcz](exp|ln|log|sqrt|pow|a?(sin|cos|tan)|tanh|erf|mul|add|sub|div|inv|trunc))",
     re.IGNORECASE,
 )
-"""Functions of a BLAS and of LAPACK have names without an underscore as well. Functions that find others by name count,
-too."""
+"""Functions of a BLAS and of LAPACK, with or without an underscore at the end. Functions that find others by name
+count as well."""
 _BEHIND_OPERATORS = re.compile(
     r"_ZNK?2at(3cpu|6native|8cpublas|4meta|14DynamicLibrary|4cuda(?!\d+(getCurrentDeviceProperties|getDeviceProperties|warp_size|"
     r"getCurrentCUDAStream|getDefaultCUDAStream|getStreamFromPool|setCurrentCUDAStream)))"
 )
-"""Mangled names in the namespaces that hold torch's kernels, and its `dlopen`; of `at::cuda`, what asks about the
-device is free."""
+"""Mangled names in the namespaces of torch's kernels, and its `dlopen`. Queries of the device in `at::cuda` are
+permitted."""
 
 
 def foreign_call_inside(folder: Path, rules: TaskRules) -> str:
-    """Return what the extensions of an artifact call that is not their own work; empty if nothing.
+    """Return a foreign call of an artifact's extensions; empty if there is none.
 
     Raises:
         EvaluatorError: one cannot be read.
@@ -209,9 +209,9 @@ def _foreign_call(imports: Imports, rules: TaskRules) -> str:
 
 
 def foreign_launcher(folder: Path) -> str:
-    """Return what a launcher of an artifact is linked with that none needs; empty if nothing.
+    """Return a library that a launcher of an artifact is linked with and does not need; empty if there is none.
 
-    Code that the candidate executes while it is built can have put it there.
+    Candidate code that ran during the build can have added it.
 
     Raises:
         EvaluatorError: one cannot be read.
@@ -235,7 +235,7 @@ _ALLOWED = re.compile(
     r"(libc|libm|libstdc\+\+|libc\+\+|libc\+\+abi|libgcc_s|libgomp|libomp|libiomp5|libpthread|librt|libdl|ld-linux.*|"
     r"libtvm_ffi|libcudart|libcuda)\.so[.0-9]*"
 )
-"""Libraries that any kernel may be linked with: the languages' runtimes, and those of CUDA."""
+"""Libraries that any kernel may be linked with: the languages' runtimes, and CUDA's."""
 
 _LIBRARIES = re.compile(
     r"(cublas|cudnn|cusparse|cusolver|cufft|curand|cutensor|nccl|nvjpeg|npp[a-z]|mkl|vml|dnnl|onednn|openblas|cblas|lapack|"
@@ -266,12 +266,12 @@ LIBRARIES = (
 
 
 def foreign_call(imports: Imports, rules: TaskRules, language: Language) -> str:
-    """Return what a built library calls that is not its own work; empty if nothing.
+    """Return a foreign call of a built library; empty if there is none.
 
     Args:
-        imports: of the library.
-        rules: the task's.
-        language: what it is written in: CUDA's runtime, which is linked in, looks for the driver by itself.
+        imports: imports of the library.
+        rules: the task's rules.
+        language: its language: CUDA's runtime, which is linked in, finds the driver by itself.
     """
     if rules.library_calls == "allow":
         return ""
@@ -288,7 +288,7 @@ def foreign_call(imports: Imports, rules: TaskRules, language: Language) -> str:
 
 
 def finder_in(candidate: Candidate) -> str:
-    """Return which function that finds others a text in CUDA names; empty if none. Its library cannot say."""
+    """Return a function that finds others by name in a CUDA text; empty if there is none. Its library cannot tell."""
     if candidate.language != "cuda":
         return ""
     found = sorted({name for file in candidate.files for name in FINDERS & names_in(file.text)})
@@ -296,11 +296,11 @@ def finder_in(candidate: Candidate) -> str:
 
 
 def is_runtime(file: str) -> bool:
-    """Say whether a library's file name is that of a language's runtime, or of CUDA's."""
+    """Return True if a library's file name is that of a language's runtime, or of CUDA's."""
     return _ALLOWED.fullmatch(file) is not None
 
 
 def is_allowed(name: str, rules: TaskRules) -> bool:
-    """Say whether a task allows a library, or a function of one, by name."""
+    """Return True if a task allows a library, or a function of one, by name."""
     bare = name.removeprefix("lib").lower()
     return any(bare.startswith(allowed.lower()) for allowed in rules.allowed if "::" not in allowed)

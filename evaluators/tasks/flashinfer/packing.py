@@ -9,7 +9,7 @@
 | cpp, cuda with torch                | `python` that builds the extension (`load_inline`) at its top level |
 | tilelang                            | refused                                                             |
 
-A solution that returns its outputs gets a main file that copies them to where they belong, which costs that copy.
+A solution that returns its outputs gets a main file that copies them to the destinations, which costs that copy.
 
 - `candidate_of(solution, definition) -> Candidate`, raises ConfigError
 - `candidate_of_json(text, shown, task) -> Candidate`, raises ConfigError
@@ -39,7 +39,7 @@ def candidate_of(solution: Solution, definition: Definition) -> Candidate:
     """Return a solution as a candidate for the task of its definition.
 
     Raises:
-        ConfigError: it is for another definition, or of a kind that is not run here.
+        ConfigError: it is for another definition, or of a kind that cannot be run here.
     """
     return _candidate(solution, definition.name, len(definition.inputs), tuple(definition.outputs))
 
@@ -48,12 +48,12 @@ def candidate_of_json(text: str, shown: str, task: TaskSpec) -> Candidate:
     """Return a solution's JSON as a candidate for the task of its definition.
 
     Args:
-        text: the file's.
-        shown: what messages call it.
+        text: text of the file.
+        shown: name of the file in messages.
         task: made by `reading`, from a definition.
 
     Raises:
-        ConfigError: it is no solution, for another definition, or of a kind that is not run here.
+        ConfigError: it is not a solution, for another definition, or of a kind that cannot be run here.
     """
     solution = parse_solution(text.encode(), shown)
     tree = ast.parse(task.text)
@@ -63,7 +63,7 @@ def candidate_of_json(text: str, shown: str, task: TaskSpec) -> Candidate:
 
 
 def _output_names(tree: ast.Module) -> tuple[str, ...]:
-    """Return the names by which the task's `Model` reads outputs from a reference that returns a dictionary."""
+    """Return the names of outputs that the task's `Model` reads from a reference that returns a dictionary."""
     model = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Model")
     return tuple(
         str(node.slice.value)
@@ -76,10 +76,10 @@ def _candidate(solution: Solution, name: str, inputs: int, outputs: tuple[str, .
     """Return a solution as a candidate.
 
     Args:
-        solution: read and found sound.
-        name: of the definition that is to be solved.
-        inputs: how many it has.
-        outputs: their names.
+        solution: a valid solution.
+        name: name of the definition to solve.
+        inputs: number of its inputs.
+        outputs: names of its outputs.
     """
     if solution.definition != name:
         raise ConfigError(f"solution {solution.name!r} is for definition {solution.definition!r}, not for {name!r}")
@@ -112,12 +112,12 @@ def solution_of(
     """Return a candidate as a solution that upstream's builders accept.
 
     Args:
-        candidate: one for the task of this definition.
-        definition: what it does.
+        candidate: a candidate for the task of this definition.
+        definition: the definition.
         name: unique in the folder that it is written to.
-        author: who ranks with it.
+        author: name of its author in rankings.
         target_hardware: device names; empty: `cpu` or `cuda`.
-        description: what a person reads of it.
+        description: text for people.
 
     Raises:
         ConfigError: it is a module (`ModelNew`), which upstream does not call.
@@ -166,7 +166,7 @@ def _of_python(solution: Solution, inputs: int, outputs: tuple[str, ...]) -> Can
 
 
 def _of_extension(solution: Solution, inputs: int, outputs: tuple[str, ...]) -> Candidate:
-    """Return a module that builds torch's extension from the solution's texts, headers put in their places."""
+    """Return a module that builds torch's extension from the solution's texts, with headers inserted."""
     _, entry_point = _entry(solution)
     texts = {source.path: source.content for source in solution.sources}
     units = {
@@ -197,7 +197,7 @@ def _of_extension(solution: Solution, inputs: int, outputs: tuple[str, ...]) -> 
 
 
 def _copying(inputs: int, outputs: tuple[str, ...]) -> list[str]:
-    """Return a function that calls `_returns` with the inputs, and copies what it returns to the outputs."""
+    """Return a function that calls `_returns` with the inputs, and copies its results to the outputs."""
     return [
         "def run(*given):",
         f"    returned = _returns(*given[:{inputs}])",
@@ -212,7 +212,7 @@ def _copying(inputs: int, outputs: tuple[str, ...]) -> list[str]:
 
 
 def _without_includes(path: str, texts: dict[str, str], seen: tuple[str, ...] = ()) -> str:
-    """Return a file's text with the solution's own headers in the places where they are included."""
+    """Return a file's text with the solution's own headers inserted where they are included."""
     folder = PurePosixPath(path).parent
 
     def put(match: re.Match[str]) -> str:
@@ -225,7 +225,7 @@ def _without_includes(path: str, texts: dict[str, str], seen: tuple[str, ...] = 
 
 
 def _binding(candidate: Candidate, definition: Definition) -> Source:
-    """Return a file that gives tvm-ffi a function in front of a raw entry point of ours."""
+    """Return a file that wraps a raw entry point of ours in a function for tvm-ffi."""
     on_gpu = candidate.language == "cuda"
     tensors = [name for name, argument in definition.inputs.items() if argument.shape is not None]
     parameters = [

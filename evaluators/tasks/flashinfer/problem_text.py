@@ -25,7 +25,7 @@ from messages.base import ConfigError
 from messages.tasks import Dimension
 
 WORKLOAD = "workload"
-"""Dimension that says of which workload recorded tensors are; there where some were recorded."""
+"""Dimension that names the workload of recorded tensors; present if some were recorded."""
 _CHOOSING = ("routing_", "probs", "top_p")
 _OURS = (
     "Model",
@@ -44,8 +44,8 @@ def problem_text(definition: Definition, recorded: Collection[str]) -> str:
     """Return the problem file.
 
     Args:
-        definition: what it computes.
-        recorded: inputs that come from recorded tensors, which a module `recorded_inputs` holds.
+        definition: the definition.
+        recorded: inputs with recorded tensors, from a module `recorded_inputs`.
 
     Raises:
         ConfigError: an input cannot be made, or the reference defines a name that the file needs for itself.
@@ -76,14 +76,14 @@ def problem_text(definition: Definition, recorded: Collection[str]) -> str:
 
 
 def dimensions_of(definition: Definition, workload: Workload, recorded: Collection[str]) -> dict[str, Dimension]:
-    """Return the sizes of a workload's axes, its numbers, and of which workload recorded tensors are."""
+    """Return the sizes of a workload's axes, its numbers, and the workload of its recorded tensors."""
     sizes: dict[str, Dimension] = {axis: workload.axes[axis] for axis in definition.var_axes}
     axes = {**definition.const_axes, **workload.axes}
     for name, argument in definition.inputs.items():
         if argument.shape is None:
             given = workload.inputs.get(name)
             value = given.value if isinstance(given, ScalarInput) else number_of(definition, name, axes)
-            # A float that is whole is written without a point in JSON, and would be an integer here.
+            # JSON writes a whole float without a point, and it would be an integer here.
             sizes[name] = float(value) if argument.dtype in FLOATING else value
     return {**sizes, WORKLOAD: workload.uuid} if recorded else sizes
 
@@ -100,7 +100,7 @@ def _check_names(definition: Definition) -> None:
 
 def _model(definition: Definition) -> list[str]:
     names = ", ".join(definition.inputs)
-    # A reference that writes to a buffer among its inputs would change what candidates are given.
+    # A reference that writes to a buffer among its inputs would change the candidates' inputs.
     given = ", ".join(f"{name}.clone()" if name.endswith("_buffer") else name for name in definition.inputs)
     outputs = ", ".join(f'result["{name}"]' for name in definition.outputs)
     trailing = "," if len(definition.outputs) == 1 else ""
@@ -113,10 +113,10 @@ def _model(definition: Definition) -> list[str]:
 
 
 def _as_drawn(definition: Definition) -> list[str]:
-    """Return the statement that names inputs of which no other values than drawn ones are good for a check.
+    """Return the statement that names inputs on which only drawn values make a meaningful check.
 
-    Values of eight bits have no room for other distributions; scores by which experts are chosen must have no ties, of
-    which any may be taken; probabilities must add up to 1.
+    Values of eight bits have no room for other distributions; scores by which experts are chosen must have no ties,
+    since any of them may be taken; probabilities must add up to 1.
     """
     names = [
         name
@@ -146,15 +146,15 @@ _INDEXED_BY = ("q_index_fp8", "k_index_cache_fp8", "weights", "seq_lens", "block
 
 
 def has_check(definition: Definition) -> bool:
-    """Say whether a definition's outputs are not compared with the reference's, but checked for what they must be."""
+    """Return True if a definition's outputs are checked by rules instead of compared with the reference's."""
     return definition.op_type == "sampling" or definition.name.startswith(TOP_K_INDEXER)
 
 
 def require_sampling(definition: Definition) -> None:
-    """Refuse a definition of sampling that draws otherwise than from `probs`, by `top_k`, `top_p` or neither.
+    """Check that a sampling definition draws from `probs`, by `top_k`, `top_p` or neither.
 
     Raises:
-        ConfigError: it does.
+        ConfigError: it does not.
     """
     shapes = {name: argument.shape for name, argument in definition.inputs.items()}
     row = (shapes.get("probs") or ())[:1]
@@ -171,7 +171,7 @@ def require_sampling(definition: Definition) -> None:
 
 
 def require_indexer(definition: Definition) -> None:
-    """Refuse an indexer with other scores than those of packed keys.
+    """Check that an indexer's scores are those of packed keys.
 
     Raises:
         ConfigError: they are not.
@@ -184,7 +184,7 @@ def require_indexer(definition: Definition) -> None:
 
 
 def check_of(definition: Definition) -> list[str]:
-    """Return the lines of a problem file that say what is right; none where outputs are compared."""
+    """Return the lines of a problem file that check outputs; none if outputs are compared."""
     if not has_check(definition):
         return []
     arguments = ", ".join(definition.inputs)
@@ -211,21 +211,21 @@ def _function(name: str, arguments: str, value: str) -> list[str]:
 
 
 TOP_K_INDEXER = "dsa_topk_indexer_fp8"
-"""Beginnings of names of definitions that return the places of the largest scores of packed keys."""
+"""Prefix of the names of definitions that return the indices of the largest scores of packed keys."""
 _SAMPLED = {"probs": "probabilities", "top_p": "parts"}
 _NO_TORCH = frozenset(("float4_e2m1",))
 _QUERIES, _KEYS = "qo_indptr", "kv_indptr"
 _TOTALS = {"qo_indptr": "total_q", "kv_indptr": "num_kv_indices"}
-"""Sums of offsets where no constraint gives them."""
+"""Sums of offsets, where no constraint gives them."""
 _MLA_NOPE = 128
-"""Of DeepSeek's attention before its matrices are absorbed, by which its scale is defined."""
+"""Head size of DeepSeek's attention before its matrices are absorbed, which defines its scale."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How inputs are made."""
+    """How the inputs are made."""
 
     before: tuple[str, ...]
-    """Statements that come first."""
+    """Statements before the inputs."""
     made: dict[str, str]
     """Expression of each input that is a tensor."""
 
@@ -234,11 +234,11 @@ def plan_inputs(definition: Definition, recorded: Collection[str] = ()) -> Plan:
     """Return how each tensor is made.
 
     Args:
-        definition: of the inputs.
-        recorded: those that come from recorded tensors.
+        definition: definition of the inputs.
+        recorded: inputs with recorded tensors.
 
     Raises:
-        ConfigError: nothing says what an integer means, or a dtype is not known here.
+        ConfigError: the meaning of an integer is not known, or a dtype is not supported.
     """
     drawn = {name: argument for name, argument in definition.inputs.items() if name not in recorded}
     pointers = [name for name, argument in drawn.items() if _is_pointer(name, argument)]
@@ -260,7 +260,7 @@ def plan_inputs(definition: Definition, recorded: Collection[str] = ()) -> Plan:
 
 
 def number_of(definition: Definition, name: str, axes: Mapping[str, int]) -> int | float:
-    """Return what a number is that a workload leaves to chance: one value, since tasks have no others.
+    """Return the value of a number that a workload leaves open. It is always the same, as tasks need.
 
     The scale of an attention is one over the root of its head's size; `routed_scaling_factor` is 2.5 as in DeepSeek-V3;
     offsets are 0; anything else is 1.
@@ -284,7 +284,7 @@ def _is_pointer(name: str, argument: Argument) -> bool:
 
 
 def _lengths_of(definition: Definition, name: str, pointers: list[str]) -> list[str]:
-    """Return the statement that cuts the total of one array of offsets into its parts."""
+    """Return the statement that splits the total of an array of offsets into parts."""
     ends = (last_value_of(constraint) for constraint in definition.constraints)
     total = next((end[0] for end in ends if end is not None and end[1] == name), _TOTALS.get(name, ""))
     if total not in definition.axes:
@@ -316,7 +316,7 @@ def _expression(definition: Definition, name: str, argument: Argument) -> str:
 
 
 def _drawn_integers(definition: Definition, name: str, shape: list[str], sizes: str, dtype: str) -> str:
-    """Return how an integer input is made that is no array of offsets."""
+    """Return how an integer input that is not an array of offsets is made."""
     if below := _places(definition, name):
         return f"drawn_inputs.distinct({sizes}, {below}, {dtype})"
     if bounds := _range(definition, name):
@@ -334,7 +334,7 @@ def _drawn_integers(definition: Definition, name: str, shape: list[str], sizes: 
 
 
 def _places(definition: Definition, name: str) -> str:
-    """Return below what the integers of an input lie that say places, each once; empty: they are none."""
+    """Return the upper bound of an input's integers if they are distinct indices; empty: they are not."""
     if name == "sparse_indices":
         return f"{_sized('num_pages', definition)} * {_sized('page_size', definition)}"
     if name.endswith(("kv_indices", "page_indices")) or name.startswith("block_table"):
@@ -349,7 +349,7 @@ def _places(definition: Definition, name: str) -> str:
 
 
 def _range(definition: Definition, name: str) -> tuple[str, str] | None:
-    """Return between what the integers of an input lie, both included, if its name says it."""
+    """Return the range of an input's integers, both ends included, if its name implies one."""
     if name.endswith("last_page_len"):
         return "1", _sized("page_size", definition)
     if name == "positions":
@@ -364,7 +364,7 @@ def _shape_of(argument: Argument, definition: Definition) -> list[str]:
 
 
 def _sized(axis: str, definition: Definition) -> str:
-    """Return an axis as it stands in an expression: its value if that is always the same, else its name."""
+    """Return an axis as an expression: its value if that is constant, else its name."""
     if axis not in definition.axes:
         raise ConfigError(f"definition {definition.name!r} has no axis {axis!r}, which its integers are made by")
     constant = definition.const_axes.get(axis)

@@ -5,8 +5,8 @@
     flashinfer:FOLDER#DEFINITION:all           or the ids of some, with commas, or `small`
     flashinfer:#DEFINITION                     of the folder that FIB_DATASET_PATH names
 
-The folder is one that upstream's tools read (a TraceSet). Candidates in Python take inputs and outputs, as upstream's
-destination-passing style has it; those in other languages have our own contract.
+The folder is one that upstream's tools read (a TraceSet). Candidates in Python take inputs and outputs, as in
+upstream's destination-passing style; those in other languages have our own contract.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ from messages.base import ConfigError
 from messages.tasks import SourceFile, TaskSpec, Tolerance
 
 VARIABLE = "FIB_DATASET_PATH"
-"""Names the folder where none is given, for upstream's tools as here."""
+"""Variable that names the folder if none is given, as for upstream's tools."""
 ENTRY_POINT = "run"
 _LOW_BIT = "moe_fp8_block_scale"
 MATCHED_RATIO = 0.95
-"""Part of the elements that must fit in mixtures of experts: their values of eight bits round differently."""
+"""Share of elements that must match in mixtures of experts, since their values of eight bits round differently."""
 _DRAWN = "drawn_inputs.py"
 _CHECKS = "drawn_outputs.py"
 _RECORDED = "recorded_inputs.py"
 
 
 def read_task(selector: str, environment: Mapping[str, str] = os.environ) -> TaskSpec:
-    """Return the task of a selector: what stands behind `flashinfer:`, in one of the forms above.
+    """Return the task of a selector: the text after `flashinfer:`, in one of the forms above.
 
     Raises:
         ConfigError: there is no such folder, definition or workload, a file breaks the format's rules, or its outputs
-            need a check that is not made here.
+            need a check that is not supported.
     """
     root, name, selection = locate(selector, environment)
     definition = read_definition(root, name)
@@ -89,7 +89,7 @@ def read_task(selector: str, environment: Mapping[str, str] = os.environ) -> Tas
 
 
 def recognizes(path: Path) -> bool:
-    """Say whether a path is a TraceSet, or a definition in one."""
+    """Return True if a path is a TraceSet, or a definition in one."""
     if path.suffix == ".json":
         return any(parent.name == "definitions" for parent in list(path.parents)[:3])
     return (path / "definitions").is_dir() or (path / "flashinfer_trace" / "definitions").is_dir()
@@ -99,7 +99,7 @@ def locate(selector: str, environment: Mapping[str, str] = os.environ) -> tuple[
     """Return folder, definition's name and selection of workloads.
 
     Raises:
-        ConfigError: no folder is named, or no definition.
+        ConfigError: no folder or no definition is named.
     """
     folder, hash_sign, behind = selector.partition("#")
     name, _, selection = behind.partition(":")
@@ -122,14 +122,14 @@ def locate(selector: str, environment: Mapping[str, str] = os.environ) -> tuple[
 
 
 def tolerance_of(definition: Definition) -> Tolerance:
-    """Return what upstream lets through: of low-bit mixtures of experts 95 % of the elements, of others none wrong."""
+    """Return upstream's tolerance: 95 % of the elements of low-bit mixtures of experts must match, of others all."""
     if _LOW_BIT in definition.name:
         return Tolerance(profile=f"flashinfer:{MATCHED_RATIO}")
     return Tolerance(profile="flashinfer")
 
 
 def require_check(definition: Definition) -> None:
-    """Refuse definitions with outputs that upstream checks in ways that are not made here.
+    """Refuse definitions with outputs that need a check of upstream's that is not supported here.
 
     Raises:
         ConfigError: it is one of them.
@@ -201,7 +201,7 @@ _SMALL_SIZES = (
 _OTHER_SIZE = 4
 _MORE_PAGES = 4
 _SAMPLED_ROWS = 5
-"""Times more rows where outputs are drawn: each is one draw in a call."""
+"""Factor by which there are more rows if outputs are drawn: each row is one draw in a call."""
 
 
 class Selected(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,14 +210,14 @@ class Selected(msgspec.Struct, frozen=True, kw_only=True):
     shown: tuple[Workload, ...]
     hidden: tuple[Workload, ...] = ()
     told: str
-    """The selection, written so that it gives the same workloads again."""
+    """The selection as text that gives the same workloads again."""
 
 
 def select(definition: Definition, workloads: Sequence[Workload], selection: str) -> Selected:
-    """Return the workloads that a selection names.
+    """Return the workloads of a selection.
 
     Raises:
-        ConfigError: it is of none of the forms above, or there are no such workloads.
+        ConfigError: it has none of the forms above, or there are no such workloads.
     """
     if selection == SMALL:
         return Selected(shown=small_workloads(definition), told=SMALL)
@@ -236,7 +236,7 @@ def select(definition: Definition, workloads: Sequence[Workload], selection: str
 
 
 def small_workloads(definition: Definition) -> tuple[Workload, ...]:
-    """Return workloads with sizes that a CPU takes little time for, made up so that the constraints hold.
+    """Return made-up workloads that are small enough for a CPU and satisfy the constraints.
 
     Raises:
         ConfigError: no such sizes were found.
@@ -258,7 +258,7 @@ def _small(definition: Definition, sizes: dict[str, int], name: str) -> Workload
         broken = [one for one in definition.constraints if not _may_hold(one, _all_axes(definition, axes))]
         if not broken:
             if "max_num_pages" in axes and "num_pages" in axes:
-                # More keys than an indexer picks from most rows, and no page twice in a row.
+                # More keys than an indexer selects for most rows, and no page twice in a row.
                 axes["max_num_pages"] *= _MORE_PAGES if definition.name.startswith(TOP_K_INDEXER) else 1
                 axes["num_pages"] = max(axes["num_pages"], axes["max_num_pages"])
             return Workload(uuid=name, axes=axes, inputs={})
@@ -348,9 +348,9 @@ def notes_for(definition: Definition, *, made_up: Sequence[str] = (), are_sizes_
     """Return the definition in words, in Markdown.
 
     Args:
-        definition: what is to be computed.
-        made_up: inputs that were recorded, in files that are not here, so that others were drawn in their place.
-        are_sizes_made_up: whether the workloads are none that were recorded.
+        definition: the definition.
+        made_up: recorded inputs with files that are missing here, so that others are drawn in their place.
+        are_sizes_made_up: True if the workloads were not recorded.
     """
     parts = [
         f"This is the FlashInfer-Bench definition `{definition.name}` (`{definition.op_type}`).",

@@ -3,11 +3,11 @@
 Upstream scores a solution by the arithmetic mean of speedups over workloads, against the reference and against the one
 baseline solution of a definition; a solution that fails on any workload scores 0 (flashinfer-bench 40e6ca78,
 `TraceSet.get_solution_score`). A mean of ratios favours solutions that are far ahead on a few workloads, so geometric
-means stand beside them.
+means are reported, too.
 
 - `score(judged, baseline_latency_us) -> Score`
 - `traces_of(verdict, definition, workloads, ...) -> tuple[Trace, ...]`
-- `latencies_of(traces, solution) -> dict[str, float]`: what a baseline took, by workload
+- `latencies_of(traces, solution) -> dict[str, float]`: a baseline's latencies by workload
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ class Mean(msgspec.Struct, frozen=True, kw_only=True):
     """Means of one kind of speedup."""
 
     arithmetic: float
-    """As upstream."""
+    """Arithmetic mean, as upstream."""
     geometric: float
     workloads: int
     wins: float
-    """Part of the workloads with a speedup above 1."""
+    """Share of the workloads with a speedup above 1."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
     """Result of a candidate over its workloads."""
 
     failed: int
-    """Workloads on which it is wrong, crashes, …; any makes the means 0."""
+    """Workloads on which it failed (wrong, crashed, …); any makes the means 0."""
     untimed: int = 0
-    """Workloads on which it is right, and its time is not known: in no mean."""
+    """Workloads on which it is correct with an unknown time; they are in no mean."""
     vs_reference: Mean | None = None
     """Null: nothing was timed."""
     vs_baseline: Mean | None = None
@@ -71,11 +71,11 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 def score(
     judged: Sequence[tuple[Sequence[str], Verdict | None]], baseline_latency_us: Mapping[str, float] | None = None
 ) -> Score:
-    """Return what verdicts on some workloads come to.
+    """Return the score of verdicts on some workloads.
 
     Args:
         judged: ids of workloads of one task, and the verdict on a candidate for it; null: it could not be evaluated.
-        baseline_latency_us: what the named baseline solution takes, by workload.
+        baseline_latency_us: latency of the named baseline solution, by workload.
     """
     known = [(names, verdict) for names, verdict in judged if verdict is not None]
     timed = {one.name: one for names, verdict in known for one in _timed(verdict, names)}
@@ -104,18 +104,7 @@ def traces_of(
     environment: Environment,
     timestamp: str,
 ) -> tuple[Trace, ...]:
-    """Return a verdict as upstream's tools read it: a trace for each workload on which something is known.
-
-    A candidate that is right but was not timed has none: upstream takes a latency of 0 for a broken file.
-
-    Args:
-        verdict: of one candidate.
-        definition: its name.
-        workloads: those of the verdict's task.
-        solution: the candidate's name as a solution.
-        environment: where it was evaluated.
-        timestamp: when, in ISO 8601.
-    """
+    """Return a verdict as traces for upstream's tools, one for each workload with a result."""
     by_uuid = {workload.uuid: workload for workload in workloads}
     evaluations: dict[str, Evaluation] = {}
     for one in _timed(verdict, list(by_uuid)):
@@ -149,7 +138,7 @@ def traces_of(
 
 
 def latencies_of(traces: Iterable[Trace], solution: str) -> dict[str, float]:
-    """Return what a solution took by workload, in us: the shortest of its traces that passed, as upstream."""
+    """Return a solution's latencies by workload, in us: the shortest of its passed traces, as upstream."""
     found: dict[str, float] = {}
     for trace in traces:
         performance = trace.evaluation.performance if trace.evaluation else None
@@ -160,7 +149,7 @@ def latencies_of(traces: Iterable[Trace], solution: str) -> dict[str, float]:
 
 
 def _timed(verdict: Verdict, workloads: Sequence[str]) -> tuple[TimedWorkload, ...]:
-    """Return how fast a candidate is on each workload; of one alone it stands in the verdict itself."""
+    """Return the speed on each workload; for a single workload it is in the verdict itself."""
     if not isinstance(verdict, Measured) or not verdict.timed:
         return ()
     if verdict.workloads or len(workloads) != 1:
@@ -181,7 +170,7 @@ def _timed(verdict: Verdict, workloads: Sequence[str]) -> tuple[TimedWorkload, .
 
 
 def _status(verdict: Verdict) -> Status | None:
-    """Return upstream's word for a negative verdict; None: it is positive, or no time could be determined."""
+    """Return upstream's status of a negative verdict; None: it is positive, or no time could be determined."""
     match verdict:
         case Wrong():
             return "INCORRECT_NUMERICAL"
@@ -196,7 +185,7 @@ def _status(verdict: Verdict) -> Status | None:
 
 
 def _concerned(verdict: Verdict, workloads: Sequence[str]) -> Sequence[str]:
-    """Return the workloads of which a verdict that says no tells: the one that it names, or all."""
+    """Return the workloads of a negative verdict: the one that it names, or all."""
     match verdict:
         case Wrong(workload=name) | Crashed(workload=name) | TimedOut(workload=name) if name:
             return (name,)

@@ -44,14 +44,14 @@ FLOATING = frozenset(name for name in DTYPES if name.startswith(("float", "bfloa
 
 
 class AxisConst(msgspec.Struct, frozen=True, kw_only=True, tag="const"):
-    """A dimension that is the same in all workloads."""
+    """A dimension with the same size in all workloads."""
 
     value: int
     description: str | None = None
 
 
 class AxisVar(msgspec.Struct, frozen=True, kw_only=True, tag="var"):
-    """A dimension that each workload says."""
+    """A dimension with a size that each workload gives."""
 
     description: str | None = None
 
@@ -60,7 +60,7 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
     """An input or an output."""
 
     shape: tuple[str, ...] | None
-    """Names of axes; empty: a tensor of no dimensions; null: a number of Python's."""
+    """Names of axes; empty: a tensor without dimensions; null: a Python number."""
     dtype: str
     description: str | None = None
 
@@ -78,16 +78,16 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] = ()
     description: str | None = None
     constraints: tuple[str, ...] = ()
-    """Expressions of Python over axes and inputs that hold for every workload."""
+    """Python expressions over axes and inputs that are true for every workload."""
 
     @property
     def const_axes(self) -> dict[str, int]:
-        """Return the axes that are the same in all workloads, with their values."""
+        """Return the axes with the same size in all workloads, with their sizes."""
         return {name: axis.value for name, axis in self.axes.items() if isinstance(axis, AxisConst)}
 
     @property
     def var_axes(self) -> tuple[str, ...]:
-        """Return the axes that workloads say."""
+        """Return the axes with sizes that workloads give."""
         return tuple(name for name, axis in self.axes.items() if isinstance(axis, AxisVar))
 
 
@@ -105,7 +105,7 @@ class SafetensorsInput(msgspec.Struct, frozen=True, kw_only=True, tag="safetenso
     """A tensor that was recorded."""
 
     path: str
-    """Of the file, relative to the folder of the set."""
+    """Path of the file, relative to the folder of the set."""
     tensor_key: str
 
 
@@ -134,9 +134,9 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`FILE::FUNCTION`."""
     dependencies: tuple[str, ...] = ()
     destination_passing_style: bool = True
-    """True if outputs are passed behind the inputs and written to, instead of being returned."""
+    """True if outputs are passed after the inputs and written to, instead of returned."""
     binding: Literal["tvm-ffi", "torch"] | None = None
-    """Of C++ and CUDA; null: tvm-ffi."""
+    """Binding of C++ and CUDA; null: tvm-ffi."""
 
 
 class Solution(msgspec.Struct, frozen=True, kw_only=True):
@@ -151,7 +151,7 @@ class Solution(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Correctness(msgspec.Struct, frozen=True, kw_only=True):
-    """How far outputs lay from the reference's; infinities and NaNs are written as words."""
+    """Errors of the outputs relative to the reference's; infinities and NaNs are written as words."""
 
     max_relative_error: float | str = 0.0
     max_absolute_error: float | str = 0.0
@@ -159,7 +159,7 @@ class Correctness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
-    """How long a call takes."""
+    """Latencies of a call."""
 
     latency_ms: float = 0.0
     reference_latency_ms: float = 0.0
@@ -168,7 +168,7 @@ class Performance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it was measured."""
+    """Hardware and software of a measurement."""
 
     hardware: str
     libs: dict[str, str] = msgspec.field(default_factory=dict)
@@ -194,13 +194,13 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """ISO 8601."""
     log: str = ""
     correctness: Correctness | None = None
-    """Of PASSED and INCORRECT_NUMERICAL, and of no other."""
+    """Only for PASSED and INCORRECT_NUMERICAL."""
     performance: Performance | None = None
-    """Of PASSED, and of no other."""
+    """Only for PASSED."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
-    """A workload, and what a solution was worth on it; without solution and evaluation the workload alone."""
+    """A workload with the evaluation of a solution; without solution and evaluation only the workload."""
 
     definition: str
     workload: Workload
@@ -209,14 +209,14 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_definition(text: bytes, shown: str) -> Definition:
-    """Return the definition of a JSON text that keeps the format's rules.
+    """Return the definition in a JSON text, checked against the format's rules.
 
     Args:
-        text: the file's.
-        shown: how to call it in messages.
+        text: text of the file.
+        shown: name of the file in messages.
 
     Raises:
-        ConfigError: it breaks one.
+        ConfigError: it breaks a rule.
     """
     definition = _decoded(text, Definition, f"definition {shown!r}")
     for problem in _faults_of(definition):
@@ -225,10 +225,10 @@ def parse_definition(text: bytes, shown: str) -> Definition:
 
 
 def parse_solution(text: bytes, shown: str) -> Solution:
-    """Return the solution of a JSON text that keeps the format's rules; arguments as `parse_definition`.
+    """Return the solution in a JSON text, checked against the format's rules; arguments as `parse_definition`.
 
     Raises:
-        ConfigError: it breaks one.
+        ConfigError: it breaks a rule.
     """
     solution = _decoded(text, Solution, f"solution {shown!r}")
     paths = [source.path for source in solution.sources]
@@ -251,7 +251,7 @@ def parse_trace(text: bytes, shown: str) -> Trace:
     """Return the trace of one line; arguments as `parse_definition`.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not a trace.
     """
     trace = _decoded(text, Trace, f"trace {shown!r}")
     if (trace.solution is None) != (trace.evaluation is None):
@@ -260,7 +260,7 @@ def parse_trace(text: bytes, shown: str) -> Trace:
 
 
 def number_or_word(value: float) -> float | str:
-    """Return a number as the format writes it: what JSON has no number for is a word."""
+    """Return a number in the format's form: a word for numbers that JSON lacks."""
     if math.isnan(value):
         return "NaN"
     return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
@@ -274,7 +274,7 @@ def _decoded(text: bytes, kind: type[_T], what: str) -> _T:
 
 
 def _faults_of(definition: Definition) -> list[str]:
-    """Say which rules a definition breaks."""
+    """Return the rules that a definition breaks."""
     return [
         *_naming_faults(definition),
         *_reference_faults(definition.reference),
@@ -339,7 +339,7 @@ class KnownTensor(msgspec.Struct, frozen=True, kw_only=True):
 
     shape: tuple[int, ...]
     values: tuple[int, ...] | None = None
-    """Contents of an integer input of one dimension; null: they are drawn for each call."""
+    """Content of an integer input of one dimension; null: it is drawn for each call."""
 
 
 Known: TypeAlias = int | KnownTensor
@@ -347,15 +347,15 @@ _Value: TypeAlias = bool | int | tuple[int, ...] | KnownTensor
 
 
 class Unknown(Exception):  # noqa: N818 - no error: the question is open
-    """The truth of a constraint hangs on an axis or on contents that are not known; the text is its name."""
+    """A constraint depends on an axis or a content that is not known; the text is its name."""
 
 
 def holds(constraint: str, known: Mapping[str, Known]) -> bool:
-    """Say whether a constraint holds.
+    """Return True if a constraint is satisfied.
 
     Raises:
-        ConfigError: it is no expression of the kind that is understood.
-        Unknown: a name in it is not known, or the contents of an input.
+        ConfigError: it is not a supported expression.
+        Unknown: a name in it, or the content of an input, is not known.
     """
     value = _value(_parsed(constraint), known, constraint)
     if isinstance(value, KnownTensor | tuple):
@@ -364,7 +364,7 @@ def holds(constraint: str, known: Mapping[str, Known]) -> bool:
 
 
 def last_value_of(constraint: str) -> tuple[str, str] | None:
-    """Return axis and input of a constraint of the form `AXIS == INPUT[-1].item()`, either way round."""
+    """Return axis and input of a constraint of the form `AXIS == INPUT[-1].item()`, in either order."""
     match _parsed(constraint):
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[right]):
             for one, other in ((left, right), (right, left)):
@@ -374,7 +374,7 @@ def last_value_of(constraint: str) -> tuple[str, str] | None:
 
 
 def said_axis(constraint: str, known: Mapping[str, Known]) -> tuple[str, int] | None:
-    """Return what an equation `AXIS == EXPRESSION` says of an axis that is not known; none if it says nothing."""
+    """Return an unknown axis and its value from an equation `AXIS == EXPRESSION`; None if it gives none."""
     match _parsed(constraint):
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq()], comparators=[right]) if name not in known:
             try:
@@ -393,7 +393,7 @@ def _parsed(constraint: str) -> ast.expr:
 
 
 def _last_of(node: ast.expr) -> str:
-    """Return the name in `NAME[-1]` or `NAME[-1].item()`; else nothing."""
+    """Return the name in `NAME[-1]` or `NAME[-1].item()`; else an empty string."""
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr="item"), args=[], keywords=[]):
             return _last_of(inner)
@@ -478,10 +478,10 @@ _MAX_BYTES = 64 << 20
 
 
 def find_root(path: Path) -> Path:
-    """Return the folder that holds `definitions/`: the given one, or `flashinfer_trace/` in it.
+    """Return the folder with `definitions/`: the given one, or `flashinfer_trace/` in it.
 
     Raises:
-        ConfigError: neither does.
+        ConfigError: neither has it.
     """
     for folder in (path, path / _INSIDE):
         if (folder / "definitions").is_dir():
@@ -490,7 +490,7 @@ def find_root(path: Path) -> Path:
 
 
 def definition_names(root: Path) -> tuple[str, ...]:
-    """Return the names of all definitions, sorted. A file is named as its definition is."""
+    """Return the names of all definitions, sorted. A file has the name of its definition."""
     return tuple(sorted(path.stem for path in (root / "definitions").rglob("*.json")))
 
 
@@ -510,10 +510,10 @@ def read_definition(root: Path, name: str) -> Definition:
 
 
 def read_workloads(root: Path, definition: Definition) -> tuple[Workload, ...]:
-    """Return the workloads of a definition in the order of its files; none where there is no file.
+    """Return the workloads of a definition in the order of its files; none if there is no file.
 
     Raises:
-        ConfigError: a line is no workload, or does not fit the definition.
+        ConfigError: a line is not a workload, or does not fit the definition.
     """
     found: list[Workload] = []
     for shown, line in _lines(root, root / "workloads", definition.name):
@@ -534,14 +534,14 @@ def read_traces(root: Path, definition: str) -> tuple[Trace, ...]:
     """Return all evaluations of a definition's solutions.
 
     Raises:
-        ConfigError: a line is no trace.
+        ConfigError: a line is not a trace.
     """
     found = (parse_trace(line, shown) for shown, line in _lines(root, root / "traces", definition))
     return tuple(trace for trace in found if trace.definition == definition)
 
 
 def append_traces(path: Path, traces: Iterable[Trace]) -> None:
-    """Append traces to a file, one JSON object a line, which is made with its folders.
+    """Append traces to a file, one JSON object a line. Creates the file and its folders.
 
     Raises:
         ConfigError: it cannot be written.
@@ -557,7 +557,7 @@ def append_traces(path: Path, traces: Iterable[Trace]) -> None:
 
 
 def known_of(definition: Definition, workload: Workload) -> dict[str, Known]:
-    """Return what a workload says of its definition's axes and inputs."""
+    """Return the known axes and inputs of a workload."""
     known: dict[str, Known] = {**definition.const_axes, **workload.axes}
     for name, argument in definition.inputs.items():
         if argument.shape is not None and all(axis in known for axis in argument.shape):
@@ -570,7 +570,7 @@ def known_of(definition: Definition, workload: Workload) -> dict[str, Known]:
 
 
 def check_workload(definition: Definition, workload: Workload, shown: str) -> None:
-    """See that a workload gives every axis, no input that is not there, and keeps the constraints as far as they show.
+    """Check that a workload gives every axis and no unknown input, and satisfies all testable constraints.
 
     Raises:
         ConfigError: it does not.
@@ -588,7 +588,7 @@ def check_workload(definition: Definition, workload: Workload, shown: str) -> No
 
 
 def _broken(definition: Definition, known: Mapping[str, Known]) -> str:
-    """Return the first constraint that does not hold; empty if all do, as far as that is known."""
+    """Return the first violated constraint; empty if none is known to be violated."""
     for constraint in definition.constraints:
         try:
             if not holds(constraint, known):
@@ -658,21 +658,21 @@ class _Tensor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recordings(msgspec.Struct, frozen=True, kw_only=True):
-    """Recorded results for a task's workloads."""
+    """Recorded inputs of a task's workloads."""
 
     names: frozenset[str] = frozenset()
-    """Inputs that come from it; empty: nothing was found, and they are made up."""
+    """Inputs with recorded tensors; empty: none were found, and all are drawn."""
     module: str = ""
-    """Text of the module that holds them."""
+    """Text of the module with the recorded tensors."""
     missing: tuple[str, ...] = ()
-    """Inputs that were recorded, by the workloads, in files that are not here."""
+    """Inputs that workloads list as recorded in files that are missing here."""
 
 
 def recorded_inputs(root: Path, definition: Definition, workloads: Sequence[Workload]) -> Recordings:
-    """Return what was recorded for some workloads, or nothing where none of their files is there.
+    """Return the recorded inputs of some workloads; none if none of their files exists.
 
     Raises:
-        ConfigError: some of the files are there and others not, one cannot be read, or its tensors do not fit.
+        ConfigError: only some of the files exist, one cannot be read, or its tensors do not fit.
     """
     wanted = [
         (workload, name, given)
@@ -709,7 +709,7 @@ def recorded_inputs(root: Path, definition: Definition, workloads: Sequence[Work
 
 
 def _is_there(path: Path) -> bool:
-    """Say whether a file is there with its content; what git-lfs leaves in its place does not count."""
+    """Return True if a file exists with its content; a git-lfs pointer does not count."""
     try:
         with path.open("rb") as file:
             return file.read(len(_POINTER)) != _POINTER
@@ -745,7 +745,7 @@ def _read(path: Path) -> dict[str, _Tensor]:
 def _fitting(
     definition: Definition, workload: Workload, name: str, given: SafetensorsInput, tensors: dict[str, _Tensor]
 ) -> _Tensor:
-    """Return a tensor that is of the definition's dtype and the workload's shape."""
+    """Return a tensor of the definition's dtype and the workload's shape."""
     where = f"workload {workload.uuid!r} of definition {definition.name!r}"
     tensor = tensors.get(given.tensor_key)
     if tensor is None:
@@ -761,7 +761,7 @@ def _fitting(
 
 
 def _check_constraints(definition: Definition, workload: Workload, opened: dict[str, dict[str, _Tensor]]) -> None:
-    """See that the constraints hold for what was recorded."""
+    """Check the constraints with the recorded inputs."""
     known = known_of(definition, workload)
     for name, given in workload.inputs.items():
         if isinstance(given, SafetensorsInput):

@@ -1,4 +1,4 @@
-"""A competition's `submission.py` becomes a candidate, and a candidate becomes a `submission.py`.
+"""Converts between a competition's `submission.py` and candidates.
 
 - `candidate_of_text(text, task) -> Candidate`, raises ConfigError
 - `write_submission(candidate, task, told) -> str`, raises ConfigError
@@ -17,20 +17,20 @@ from messages.tasks import Candidate, SourceFile, TaskSpec
 SUBMISSION = "submission.py"
 _MAIN = "main.py"
 _THEIRS = ("task.py", "utils.py")
-"""Modules that the competition puts beside a submission, which may import them."""
+"""Modules beside a submission in the competition, which it may import."""
 _COMPILE = "compile"
 _AS_IT_IS = "(lambda function: function)"
 _REFUSED_WORD = "stream"
-"""The competition's server refuses a submission with a text that contains it, in any meaning."""
+"""The competition's server refuses a submission that contains this word, in any meaning."""
 
 
 def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
-    """Return a submission as a candidate; its first line says if calls of `torch.compile` were taken out.
+    """Return a submission as a candidate. Its first line reports removed calls of `torch.compile`, if any.
 
     Candidates run where nothing can be compiled.
 
     Raises:
-        ConfigError: it is no Python, or defines nothing that could be called.
+        ConfigError: it is not Python, or defines nothing that can be called.
     """
     names = defined_names(text, SUBMISSION)
     passes = _passes_of(task)
@@ -49,15 +49,15 @@ def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  
 
 
 def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] = ()) -> str:
-    """Return the one file that the competition takes.
+    """Return the one file that the competition accepts.
 
     Args:
         candidate: a function `custom_kernel`, in one file.
         task: its problem.
-        told: what its head says: what was measured, by whom.
+        told: lines for its head: the measurements and their source.
 
     Raises:
-        ConfigError: it is in another form, or holds a word that the competition refuses.
+        ConfigError: it is in another form, or contains a word that the competition refuses.
     """
     own = [file for file in candidate.files if file.path not in _THEIRS]
     if candidate.language != "python" or candidate.entry_point != ENTRY_POINT:
@@ -83,13 +83,13 @@ def write_submission(candidate: Candidate, task: TaskSpec, told: Sequence[str] =
             f"{own[0].path}, line {line}: the competition refuses a submission that holds the word {_REFUSED_WORD!r}"
         )
     head = (f"{task.name}; candidate {candidate.candidate_id}, found by ksearch-async.", *told)
-    # The word is kept out of the head in any case.
+    # The head must not contain the word in any case.
     lines = [f"# {line}" for part in head for line in part.splitlines() if _REFUSED_WORD not in line.lower()]
     return "\n".join((*lines, "", text.lstrip("\n")))
 
 
 def _passes_of(task: TaskSpec) -> tuple[str, ...]:
-    """Return the two functions that the problem asks for instead of one; empty where it asks for one."""
+    """Return the two functions that the problem requires instead of one; empty if it requires one."""
     for node in ast.walk(parse(task.text, task.name)):
         match node:
             case ast.Assign(targets=[ast.Name(id="PASSES")], value=value):
@@ -101,7 +101,7 @@ def _passes_of(task: TaskSpec) -> tuple[str, ...]:
 
 
 def _main_of(passes: Sequence[str]) -> SourceFile:
-    """Return the file that makes one function of a forward and a backward pass."""
+    """Return the file that joins a forward and a backward pass into one function."""
     forward, backward = passes
     lines = (
         f"from {SUBMISSION.removesuffix('.py')} import {backward}, {forward}",
@@ -120,7 +120,7 @@ def _without_compile(text: str) -> tuple[str, int]:
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.expr) and _is_compile(node)]
     inner = {id(node.func) for node in found if isinstance(node, ast.Call)}
     spans = [node for node in found if id(node) not in inner]
-    # From the end, so that places before stay true.
+    # From the end, so that earlier positions stay valid.
     for node in sorted(spans, key=lambda one: (one.lineno, one.col_offset), reverse=True):
         given = node.args[0] if isinstance(node, ast.Call) and node.args else None
         instead = (ast.get_source_segment(text, given) or "") if given is not None else _AS_IT_IS
@@ -139,7 +139,7 @@ def _is_compile(node: ast.AST) -> bool:
 
 
 def _replace(lines: list[str], node: ast.expr, instead: str) -> None:
-    """Put a text in the place of an expression; columns are counted in UTF-8 bytes."""
+    """Replace an expression by a text; columns are counted in UTF-8 bytes."""
     last = node.end_lineno or node.lineno
     head = lines[node.lineno - 1].encode()[: node.col_offset].decode()
     tail = lines[last - 1].encode()[node.end_col_offset or 0 :].decode()

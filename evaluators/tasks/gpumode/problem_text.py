@@ -1,4 +1,4 @@
-"""Reads how a GPUMode reference is called and compared, and writes the problem file around it. Runs nothing.
+"""Reads the calling and the comparison of a GPUMode reference, and writes the problem file around it. Runs nothing.
 
 - `read_contract(reference, utils, harness, shown)`: generator, arguments, tolerance, room for outputs, passes
 - `write_problem(contract, cases, flags, lists)`
@@ -24,9 +24,9 @@ _CHECK = (
     "def check_outputs(data, output):",
     "    return complaint_of(reference.check_implementation(data, output))",
 )
-"""Other data than the problem draws may have none of the properties that its checker relies on (symmetry)."""
+"""Data that the problem does not draw may lack properties that its checker relies on (symmetry)."""
 HELPERS = "upstream_case"
-"""Module of what a generated file needs, besides the competition's `reference`."""
+"""Module with the helpers of a generated file, besides the competition's `reference`."""
 
 
 def write_problem(
@@ -35,9 +35,9 @@ def write_problem(
     """Return a problem file.
 
     Args:
-        contract: how the reference is called.
-        cases: the names that each case gives.
-        flags: arguments that are false in a case: the competition's harness hands them over as texts, which are true.
+        contract: call form of the reference.
+        cases: names of each case's arguments.
+        flags: arguments that are false in a case: the competition's harness passes them as strings, which are true.
         lists: arguments that are lists, given as literals.
     """
     lines = [
@@ -89,7 +89,7 @@ def _model(contract: Contract) -> list[str]:
 def _generator(
     contract: Contract, cases: Sequence[Sequence[str]], *, flags: Sequence[str], lists: Sequence[str]
 ) -> list[str]:
-    """Return `get_inputs`: its arguments are what all cases give, and with a default of none what some give."""
+    """Return `get_inputs`. Arguments that only some cases have get None as default."""
     names = tuple(dict.fromkeys(name for case in cases for name in case))
     always = [name for name in names if all(name in case for case in cases)]
     sometimes = [name for name in names if name not in always]
@@ -120,18 +120,18 @@ _FORWARD, _BACKWARD = "reference_forward", "reference_backward"
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """How a problem is called."""
+    """Call form of a problem."""
 
     generator: str
     """`generate_input` or `generate_inputs`."""
     arguments: tuple[str, ...]
-    """Of the generator, by name."""
+    """Arguments of the generator, by name."""
     given: dict[str, int]
-    """Arguments that no case gives and `eval.py` does: `batch_size` of a problem with a fixed batch there."""
+    """Arguments that `eval.py` passes and no case gives: `batch_size` of a problem with a fixed batch there."""
     rooms: tuple[int, ...] = ()
-    """Places of the generated tuple that are uninitialised tensors for the outputs."""
+    """Positions in the generated tuple of uninitialised tensors for the outputs."""
     passes: tuple[str, ...] = ()
-    """Names that a submission must define instead of `custom_kernel`: of the forward, then the backward pass."""
+    """Names that a submission must define instead of `custom_kernel`: the forward, then the backward pass."""
     tolerance: ReadTolerance
 
     @property
@@ -141,16 +141,16 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_contract(reference: str, utils: str, harness: str, shown: str) -> Contract:
-    """Return the contract that a reference keeps.
+    """Return the contract of a reference.
 
     Args:
         reference: text of `reference.py`.
         utils: text of `utils.py`, or empty.
         harness: text of `eval.py`, or empty.
-        shown: how to call the reference in messages.
+        shown: name of the reference in messages.
 
     Raises:
-        ConfigError: it is no Python, or keeps none of the known contracts.
+        ConfigError: it is not Python, or has none of the known contracts.
     """
     tree = parse(reference, shown)
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -181,10 +181,10 @@ def read_contract(reference: str, utils: str, harness: str, shown: str) -> Contr
 
 
 def parse(text: str, shown: str) -> ast.Module:
-    """Return a Python text's tree.
+    """Return the tree of a Python text.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: it is not Python.
     """
     try:
         return ast.parse(text)
@@ -195,10 +195,10 @@ def parse(text: str, shown: str) -> ast.Module:
 
 
 def imported_modules(text: str, shown: str) -> frozenset[str]:
-    """Return the first names of what a Python text imports anywhere.
+    """Return the first names of all imports in a Python text.
 
     Raises:
-        ConfigError: it is no Python.
+        ConfigError: it is not Python.
     """
     found: set[str] = set()
     for node in ast.walk(parse(text, shown)):
@@ -213,10 +213,10 @@ def imported_modules(text: str, shown: str) -> frozenset[str]:
 
 
 def defined_names(text: str, shown: str) -> frozenset[str]:
-    """Return what a Python text defines, assigns or imports at its top level.
+    """Return the names that a Python text defines, assigns or imports at its top level.
 
     Raises:
-        ConfigError: it is no Python.
+        ConfigError: it is not Python.
     """
     found: set[str] = set()
     for statement in parse(text, shown).body:
@@ -235,7 +235,7 @@ def defined_names(text: str, shown: str) -> frozenset[str]:
 
 
 def _parsed_or_empty(text: str) -> ast.Module:
-    """Return the tree of a file that only helps to understand another; an empty one where it is no Python."""
+    """Return the tree of a file that only helps to understand another; an empty tree if it is not Python."""
     try:
         return ast.parse(text)
     except (SyntaxError, ValueError):
@@ -247,7 +247,7 @@ def _argument_names(function: Function) -> tuple[str, ...]:
 
 
 def _given_by(harness: ast.Module, generator: Function) -> dict[str, int]:
-    """Return whole numbers that `eval.py` gives by position to the generator, from constants of its own."""
+    """Return whole numbers that `eval.py` passes by position to the generator, from its own constants."""
     constants = {
         target.id: node.value.value
         for node in harness.body
@@ -269,7 +269,7 @@ def _given_by(harness: ast.Module, generator: Function) -> dict[str, int]:
 
 
 def _passes_asked_for(harness: ast.Module, shown: str) -> tuple[str, ...]:
-    """Return the names of the two functions that `eval.py` wants of a submission: the texts that end so."""
+    """Return the names of the two functions that `eval.py` requires of a submission: strings with these endings."""
     texts = [node.value for node in ast.walk(harness) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
     found = tuple(
         next((text for text in texts if text.isidentifier() and text.endswith(ending)), "")
@@ -284,7 +284,7 @@ def _passes_asked_for(harness: ast.Module, shown: str) -> tuple[str, ...]:
 
 
 def _rooms_of(generator: Function) -> Iterator[int]:
-    """Yield the places of a returned tuple that hold what `torch.empty` gave and nobody else used."""
+    """Yield the positions in a returned tuple of tensors from `torch.empty` that were not used otherwise."""
     returns = [node.value for node in ast.walk(generator) if isinstance(node, ast.Return)]
     if len(returns) != 1 or not isinstance(returns[0], ast.Tuple):
         return
@@ -311,7 +311,7 @@ def _is_room(value: ast.expr) -> bool:
 
 
 def _without_layout(value: ast.expr) -> ast.expr:
-    """Return what `.contiguous()` is called on."""
+    """Return the expression on which `.contiguous()` is called."""
     match value:
         case ast.Call(func=ast.Attribute(value=inner, attr="contiguous"), args=[]):
             return _without_layout(inner)
@@ -323,33 +323,33 @@ CHECKER = "check_implementation"
 _COMPARES = frozenset({"make_match_reference", "match_reference", "verbose_allclose", "allclose"})
 _COMPARES_EXACTLY = frozenset({"verbose_allequal"})
 _SAID_BY_TORCH = (1e-5, 1e-8)
-"""Of `torch.allclose`, and of the functions that problems' utils model on it."""
+"""Defaults of `torch.allclose`, and of the functions in problems' utils that follow it."""
 
 
 class ReadTolerance(msgspec.Struct, frozen=True):
-    """A tolerance, and where it comes from."""
+    """A tolerance, and its source."""
 
     profile: str
-    """As `evaluators.judge.check.tolerances` has it."""
+    """Name of the profile in `evaluators.judge.check.tolerances`."""
     note: str
-    """For the task's notes: one sentence."""
+    """A sentence for the task's notes."""
     checks: bool = False
-    """It is in no numbers: the problem's own checker says what is right, run by the judge."""
+    """True if it is not in numbers: the problem's own checker decides, run by the judge."""
 
 
 class _Bounds(msgspec.Struct, frozen=True):
     rtol: float
     atol: float
     grows: bool = False
-    """With the square root of the number of elements."""
+    """True if it grows with the square root of the number of elements."""
 
 
 def read_tolerance(reference: ast.Module, utils: ast.Module) -> ReadTolerance:
-    """Return what a problem's checker allows.
+    """Return the tolerance of a problem's checker.
 
     Args:
-        reference: of `reference.py`.
-        utils: of `utils.py`, for the defaults of its functions.
+        reference: tree of `reference.py`.
+        utils: tree of `utils.py`, for the defaults of its functions.
     """
     constants = _module_numbers(reference)
     if {"RTOL", "ATOL"} <= set(constants):
@@ -396,7 +396,7 @@ def _checker_of(reference: ast.Module) -> ast.AST | None:
 
 
 def _compared_in(checker: ast.AST, defaults: Mapping[str, _Bounds]) -> Iterator[_Bounds | None]:
-    """Yield the bounds of each comparison that a checker makes; None where they are unknown."""
+    """Yield the bounds of each comparison in a checker; None where they are unknown."""
     bound = {
         target.id: node.value
         for node in ast.walk(checker)
@@ -418,7 +418,7 @@ def _compared_in(checker: ast.AST, defaults: Mapping[str, _Bounds]) -> Iterator[
 
 
 def _number(value: ast.expr, bound: Mapping[str, ast.expr]) -> tuple[float, bool] | None:
-    """Return a number, and whether it is to be multiplied by the root of the number of elements; null: no such form."""
+    """Return a number, and whether it is multiplied by the root of the number of elements; null: another form."""
     match _followed(value, bound):
         case ast.Constant(value=int() | float() as number):
             return float(number), False
@@ -444,7 +444,7 @@ def _is_root_of_size(value: ast.expr, bound: Mapping[str, ast.expr]) -> bool:
 
 
 def _followed(value: ast.expr, bound: Mapping[str, ast.expr]) -> ast.expr:
-    """Return the expression behind a name; each name is followed once."""
+    """Return the expression that a name stands for; each name is followed once."""
     followed = set[str]()
     while isinstance(value, ast.Name) and value.id in bound and value.id not in followed:
         followed.add(value.id)
@@ -453,7 +453,7 @@ def _followed(value: ast.expr, bound: Mapping[str, ast.expr]) -> ast.expr:
 
 
 def _defaults_in(utils: ast.Module) -> dict[str, _Bounds]:
-    """Return the default bounds of functions that compare."""
+    """Return the default bounds of comparing functions."""
     found: dict[str, _Bounds] = {}
     for node in utils.body:
         if not isinstance(node, ast.FunctionDef):

@@ -1,13 +1,13 @@
 """Reads a GPUMode problem: a folder with `task.yml` and `reference.py`. Runs nothing of it and imports no torch.
 
     gpumode:PATH                    the benchmarks, timed; the tests are held out, for confirmation
-    gpumode:PATH:cpu                the smallest tests, and of each text and boolean that cases give the smallest
-    gpumode:PATH:test               the tests alone
+    gpumode:PATH:cpu                the smallest tests, and for each string and boolean in the cases the smallest
+    gpumode:PATH:test               only the tests
     gpumode:PATH:benchmark/0,test   any of them
-    gpumode:PATH:upstream-benchmark as the competition's harness reads the cases, where that differs
+    gpumode:PATH:upstream-benchmark as the competition's harness reads the cases, if that differs
 
-A case is a workload. Its seed only says how large the drawn ones may be: a judge draws other values in every call,
-which is more than the competition's own re-check under a secret seed. Booleans stay booleans.
+A case is a workload. Its seed only limits the size of drawn values: a judge draws other values in every call, which is
+stricter than the competition's own re-check under a secret seed. Booleans stay booleans.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _REFERENCE, _SUBMISSION, _HARNESS = "reference.py", "@SUBMISSION@", "eval.py"
 
 
 def recognizes(path: Path) -> bool:
-    """Say whether this is a problem's folder, or its `task.yml`."""
+    """Return True if this is a problem's folder, or its `task.yml`."""
     return path.name == DOCUMENT or (path / DOCUMENT).is_file()
 
 
@@ -40,10 +40,10 @@ def read_task(selector: str) -> TaskSpec:
     """Return the task of a problem.
 
     Args:
-        selector: the folder, or its `task.yml`, and behind a colon which cases.
+        selector: the folder, or its `task.yml`, and after a colon the cases.
 
     Raises:
-        ConfigError: there is no such problem, or it is of no known kind.
+        ConfigError: there is no such problem, or it is of an unknown kind.
     """
     folder, selection = _split(selector)
     document = read_document(folder / DOCUMENT)
@@ -76,7 +76,7 @@ def read_task(selector: str) -> TaskSpec:
 
 
 def read_ranking(selector: str) -> Document:
-    """Return the document of a problem, for how its times count.
+    """Return the document of a problem, for its ranking.
 
     Raises:
         ConfigError: there is none.
@@ -85,7 +85,7 @@ def read_ranking(selector: str) -> Document:
 
 
 def _split(selector: str) -> tuple[Path, str]:
-    """Return the folder that a selector names, and the cases behind it."""
+    """Split a selector into its folder and the cases after it."""
     whole, _, selection = selector.rpartition(":")
     for named, cases in ((selector, ""), (whole, selection)):
         path = Path(named).expanduser()
@@ -100,7 +100,7 @@ def _split(selector: str) -> tuple[Path, str]:
 
 
 def _read_files(folder: Path, document: Document) -> dict[str, str]:
-    """Return the Python files that a submission finds beside itself, by name."""
+    """Return the Python files beside a submission, by name."""
     found = {
         one.name: read_text(folder / one.source, repr(str(folder / one.source)))
         for one in document.files
@@ -112,7 +112,7 @@ def _read_files(folder: Path, document: Document) -> dict[str, str]:
 
 
 def _modules(files: dict[str, str]) -> Iterator[SourceFile]:
-    """Yield what the generated problem file may import."""
+    """Yield the modules that the generated problem file may import."""
     for name, text in sorted(files.items()):
         if name != _HARNESS:
             yield SourceFile(path=name, text=text)
@@ -121,7 +121,7 @@ def _modules(files: dict[str, str]) -> Iterator[SourceFile]:
 
 
 def _workloads(document: Document, folder: Path, flags: Sequence[str]) -> tuple[Workload, ...]:
-    """Return all cases; once more as the competition's harness reads them, where any differs."""
+    """Return all cases, and those that the competition's harness reads differently once more."""
     found: list[Workload] = []
     for group, cases in ((BENCHMARK, document.benchmarks), (TEST, document.tests)):
         for number, case in enumerate(cases):
@@ -139,7 +139,7 @@ def _workloads(document: Document, folder: Path, flags: Sequence[str]) -> tuple[
 
 
 def _chosen(workloads: Sequence[Workload], selection: str, name: str) -> tuple[Workload, ...]:
-    """Return the workloads that a selection names; of an empty one, the benchmarks, with the tests held out."""
+    """Return the workloads of a selection; for an empty one, the benchmarks, with the tests held out."""
     if not selection:
         return _by_default(workloads)
     words = [word.strip() for word in selection.split(",")]
@@ -148,7 +148,7 @@ def _chosen(workloads: Sequence[Workload], selection: str, name: str) -> tuple[W
 
 
 def _smallest(workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """Return the names of the smallest tests, and of the smallest with each text and boolean that is small."""
+    """Return the names of the smallest tests, and of the smallest with each string and boolean."""
     cases = [one for one in workloads if one.name.startswith(f"{TEST}/")] or list(workloads)
     by_size = sorted(cases, key=_size_of)
     found = {one.name: None for one in by_size[:_FEWEST]}
@@ -163,7 +163,7 @@ def _smallest(workloads: Sequence[Workload]) -> tuple[str, ...]:
 def _size_of(workload: Workload) -> float:
     """Return a number that grows with a case's work: the product of its numbers, the largest counted twice.
 
-    So one matrix of 4096 is larger than twenty of 32: what matrices take grows faster than they do.
+    So one matrix of 4096 counts more than twenty of 32: the time of matrices grows faster than their size.
     """
     numbers = [
         value
@@ -184,7 +184,7 @@ def _by_default(workloads: Sequence[Workload]) -> tuple[Workload, ...]:
 
 
 def _require_arguments(contract: Contract, workloads: Sequence[Workload], folder: Path) -> None:
-    """See that every case gives what the generator takes."""
+    """Check that every case gives the generator's arguments."""
     known = set(contract.arguments)
     for workload in workloads:
         if unknown := next((name for name in workload.dimensions if name not in known), None):
@@ -208,21 +208,21 @@ def _remarks(document: Document, flags: Sequence[str]) -> list[str]:
 
 
 Ranking: TypeAlias = Literal["last", "mean", "geom"]
-"""How times of the benchmarks become one figure: the last one's, their arithmetic or their geometric mean."""
+"""Combination of the benchmarks' times into one figure: the last one's, their arithmetic or their geometric mean."""
 
 DOCUMENT = "task.yml"
 
 
 class NamedFile(msgspec.Struct, frozen=True):
-    """A file that a submission finds beside itself."""
+    """A file beside a submission."""
 
     name: str
     source: str
-    """Relative to the document; `@SUBMISSION@` for the submission itself."""
+    """Path relative to the document; `@SUBMISSION@` for the submission itself."""
 
 
 class Document(msgspec.Struct, frozen=True):
-    """The fields of `task.yml` that matter here; others are let be."""
+    """The fields of `task.yml` that are used here; others are ignored."""
 
     files: tuple[NamedFile, ...]
     tests: tuple[dict[str, object], ...] = ()
@@ -235,10 +235,10 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def read_document(path: Path) -> Document:
-    """Return what a `task.yml` says.
+    """Return the document in a `task.yml`.
 
     Raises:
-        ConfigError: it cannot be read, is no YAML, or says what it may not.
+        ConfigError: it cannot be read, is not YAML, or has an invalid value.
     """
     import yaml  # noqa: PLC0415 - no other task needs it
 
@@ -259,10 +259,10 @@ def read_document(path: Path) -> Document:
 
 
 def dimensions_of(case: Mapping[str, object], where: str) -> dict[str, Dimension]:
-    """Return a case as dimensions of a workload; a list becomes its literal, as text.
+    """Return a case as dimensions of a workload; a list becomes its literal, as a string.
 
     Raises:
-        ConfigError: it holds something else than numbers, texts, booleans and lists of them.
+        ConfigError: it contains anything but numbers, strings, booleans and lists of them.
     """
     found: dict[str, Dimension] = {}
     for name, value in case.items():
@@ -316,7 +316,7 @@ def say_provenance(folder: Path) -> str:
 
 
 def _commit_of(root: Path) -> str:
-    """Return the checkout's commit, shortened; empty where it is not told in plain files."""
+    """Return the checkout's commit, shortened; empty if no plain file tells it."""
     try:
         head = (root / ".git" / "HEAD").read_text(encoding="ascii").strip()
         if head.startswith("ref: "):
@@ -347,13 +347,13 @@ def custom_kernel(data):
 
 
 def notes_for(document: Document, contract: Contract, *, provenance: str, remarks: Sequence[str] = ()) -> str:
-    """Return what stands in a task's notes, as Markdown.
+    """Return the notes of a task, as Markdown.
 
     Args:
         document: `task.yml`.
-        contract: how its reference is called.
-        provenance: where it is from, and under what licence: a sentence.
-        remarks: what differs from the competition's own harness, a sentence each.
+        contract: call form of its reference.
+        provenance: its source and licence, in a sentence.
+        remarks: differences from the competition's own harness, a sentence each.
     """
     parts = [
         "### The problem, in its authors' words",

@@ -1,11 +1,11 @@
-"""The competition's figure from our verdicts, and the lines in which people read it.
+"""The competition's figure from our verdicts, and its lines for people.
 
-A submission that fails a case has no figure. Else it is the last, the mean or the geometric mean of its benchmarks'
-times; smaller is better. The competition's times are means over repeated calls, ours medians
+A submission that fails a case has no figure. Otherwise it is the last, the mean or the geometric mean of its
+benchmarks' times; smaller is better. The competition's times are means over repeated calls, ours medians
 (docs/how-we-measure.md); the statistic over benchmarks is theirs.
 
-Where the competition's harness reads booleans of a problem as true, there are two figures: over the cases as they are
-meant, and as that harness reads them (`upstream-benchmark/…`).
+If the competition's harness reads booleans of a problem as true, there are two figures: over the cases as intended, and
+as that harness reads them (`upstream-benchmark/…`).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
 
     ranking_by: Ranking
     as_meant_us: float | None = None
-    """Over the benchmarks as they are meant; null: it is not correct on them, or they were not timed."""
+    """Figure over the benchmarks as intended; null: it is not correct on them, or they were not timed."""
     as_upstream_us: float | None = None
-    """Over the benchmarks as the competition's harness reads them; null also where there is no difference."""
+    """Figure over the benchmarks as the competition's harness reads them; null also if there is no difference."""
     benchmarks: dict[str, float] = msgspec.field(default_factory=dict)
-    """Latency of each in µs, by name."""
+    """Latency of each in us, by name."""
 
 
 def score(verdict: Verdict, ranking_by: Ranking, *, only: str = "") -> Score:
     """Return the figure of a verdict.
 
     Args:
-        verdict: on a task with the competition's benchmarks as workloads.
-        ranking_by: as `task.yml` says.
-        only: name of the workload, where the task has one.
+        verdict: verdict on a task with the competition's benchmarks as workloads.
+        ranking_by: the value in `task.yml`.
+        only: name of the workload, if the task has only one.
     """
     if not isinstance(verdict, Measured) or not verdict.timed:
         return Score(ranking_by=ranking_by)
@@ -90,7 +90,7 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
     """How a problem's submissions are ranked, for one choice of its cases."""
 
     name: str
-    """Of the problem, as it was named, without the cases."""
+    """Name of the problem as given, without the cases."""
     ranking_by: Ranking
     cases: tuple[str, ...]
     """Names of the workloads that are timed."""
@@ -98,9 +98,9 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
     """True if the competition's harness reads a false boolean of the cases as true."""
 
     def score(self, verdict: Verdict) -> Score:
-        """Return what a submission of this verdict would be ranked by.
+        """Return the score of a verdict.
 
-        Where the harness reads every case as it is meant, the two figures are one.
+        If the harness reads every case as intended, the two figures are the same.
         """
         found = score(verdict, self.ranking_by, only=self.cases[0] if len(self.cases) == 1 else "")
         if self.reads_otherwise or found.as_meant_us is None:
@@ -108,7 +108,7 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(found, as_upstream_us=found.as_meant_us)
 
     def lines(self, verdict: Verdict) -> Iterator[str]:
-        """Yield the figures as people read them, or why there is none."""
+        """Yield the figures for people, or the reason why there are none."""
         found = self.score(verdict)
         benchmarks = [name for name in self.cases if name.startswith(f"{BENCHMARK}/")]
         upstream = [name for name in self.cases if name.startswith(f"{UPSTREAM}{BENCHMARK}/")]
@@ -133,10 +133,10 @@ class Competition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_competition(name: str) -> Competition | None:
-    """Return how submissions to a task are ranked; None where it is no problem of a competition.
+    """Return how submissions to a task are ranked; None if it is not a competition's problem.
 
     Args:
-        name: of the task, as people call it, cases included.
+        name: name of the task, with its cases.
 
     Raises:
         ConfigError: it is one, and cannot be read.
@@ -155,7 +155,7 @@ def find_competition(name: str) -> Competition | None:
 
 
 def _why_none(verdict: Verdict) -> str:
-    """Say why a verdict has no figure; empty where it has one."""
+    """Return the reason why a verdict has no figure; empty if it has one."""
     if fate_of(verdict) not in CORRECT_FATES:
         return "a submission that fails a case has none"
     if not isinstance(verdict, Measured) or not verdict.timed:

@@ -1,9 +1,9 @@
 """KernelBench's candidate files, in and out: a Python module that defines `ModelNew`.
 
-Out: the upstream's harness makes `Model` and `ModelNew` with the same seed before each, and hopes for equal weights. A
-kernel that is a function of tensors gets a `ModelNew` around it that makes the reference's own `Model` for its weights,
-so that they are equal whatever the order in which anything is drawn. Nothing of what the upstream's text check refuses
-(`try`, `pass`) is added.
+Out: the upstream's harness makes `Model` and `ModelNew` after setting the same seed, and relies on equal weights. A
+kernel that is a function of tensors is wrapped in a `ModelNew` that makes the reference's own `Model` for its weights,
+so that they are equal whatever the order of draws. Nothing that the upstream's text check refuses (`try`, `pass`) is
+added.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ def find_candidate(folder: Path, level: int, problem_id: int, *, sample: int = 0
     """Return a folder's candidate for a problem; null if there is none.
 
     Args:
-        folder: with files named as the upstream's scripts do, `level_1_problem_23_sample_0_kernel.py`, or by the
+        folder: folder of files named as by the upstream's scripts, `level_1_problem_23_sample_0_kernel.py`, or by the
             problem's number: `23.py`, `23_anything.cu`.
-        level: the problem's.
-        problem_id: the problem's.
-        sample: which of several generations.
+        level: level of the problem.
+        problem_id: number of the problem.
+        sample: number of the generation, if there are several.
 
     Raises:
-        ConfigError: the folder cannot be read, or holds several candidates for it.
+        ConfigError: the folder cannot be read, or has several candidates for it.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -51,15 +51,15 @@ def find_candidate(folder: Path, level: int, problem_id: int, *, sample: int = 0
 
 
 def write_submission(candidate: Candidate, task: TaskSpec, tensors: Sequence[TensorSpec]) -> str:
-    """Return a candidate as one file that the upstream's harness takes.
+    """Return a candidate as one file that the upstream's harness accepts.
 
     Args:
-        candidate: of one file.
-        task: what it was written for.
-        tensors: the task's: inputs, then state, then outputs.
+        candidate: a candidate of one file.
+        task: its task.
+        tensors: the task's tensors: inputs, then state, then outputs.
 
     Raises:
-        ConfigError: it is in a form that the harness has no place for.
+        ConfigError: the harness does not support its form.
     """
     if len(candidate.files) > 1:
         raise ConfigError(f"this kernel has {len(candidate.files)} files, and a KernelBench submission is one")
@@ -83,7 +83,7 @@ def write_submission(candidate: Candidate, task: TaskSpec, tensors: Sequence[Ten
 
 
 def _without_words(text: str) -> str:
-    """Return what makes a problem's `Model`: without comments, docstrings, and what makes its inputs."""
+    """Return the code of a problem's `Model` without comments, docstrings and the functions for its inputs."""
     tree = ast.parse(text)
     tree.body = [
         node
@@ -97,7 +97,7 @@ def _without_words(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text as a Python literal, a line per line where that can be read."""
+    """Return a text as a Python literal, with a line per line if that is readable."""
     if '"""' in text or "\\" in text or text.endswith('"'):
         return repr(text)
     return f'"""\n{text}\n"""'

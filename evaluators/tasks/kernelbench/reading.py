@@ -30,13 +30,13 @@ VARIABLES = ("KSEARCH_KERNELBENCH", "DATASET_ROOT")
 """Environment variables that may name the checkout; the second is the original K-Search's."""
 LEVELS = (1, 2, 3)
 CPU = "cpu"
-"""The size that is made for a CPU."""
+"""Name of the size that is made for a CPU."""
 _HUB_LEVEL = 4
 _NUMBERS = re.compile(r"(?:(?P<root>.+)/)?(?:level)?(?P<level>\d+)/(?P<id>\d+)")
 
 
 class ProblemFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a problem of a checkout lies."""
+    """The place of a problem in a checkout."""
 
     level: int
     problem_id: int
@@ -49,16 +49,16 @@ class ProblemFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recognizes(path: Path) -> bool:  # noqa: ARG001 - a reader's signature
-    """Say no: any problem file is in this format, and is read as one without a source's name."""
+    """Return False: any problem file is in this format, and is read as one without a source's name."""
     return False
 
 
 def read_task(selector: str, environment: Mapping[str, str] = os.environ) -> TaskSpec:
-    """Return the task of a selector: what stands behind `kernelbench:`, in one of the forms above.
+    """Return the task of a selector: the text after `kernelbench:`, in one of the forms above.
 
     Args:
-        selector: what is looked for.
-        environment: where the checkout is looked up.
+        selector: the selector.
+        environment: may name the checkout.
 
     Raises:
         ConfigError: there is no such problem, or no checkout is named.
@@ -83,11 +83,11 @@ def load_file(path: Path, name: str, *, for_cpu: bool = False) -> TaskSpec:
 
     Args:
         path: the file.
-        name: the task's, less what is said of its size.
-        for_cpu: make its sizes smaller, as far as they are numbers of module-level assignments.
+        name: the task's name, without its size.
+        for_cpu: make its sizes smaller, as far as they are numbers in module-level assignments.
 
     Raises:
-        ConfigError: it cannot be read, or is no problem file.
+        ConfigError: it cannot be read, or is not a problem file.
     """
     text = read_text(path, f"problem file {str(path)!r}")
     check_problem(text, str(path))
@@ -165,11 +165,11 @@ def find_problem(root: Path, level: int, problem_id: int) -> Path:
 
 
 def check_problem(text: str, shown: str) -> None:
-    """Accept a text that parses and defines the three names at its top level.
+    """Check that a text parses and defines the three names at its top level.
 
     Args:
-        text: the file.
-        shown: how to call it in messages.
+        text: text of the file.
+        shown: name of the file in messages.
 
     Raises:
         ConfigError: it does not.
@@ -191,7 +191,7 @@ def _level_folder(root: Path, level: int) -> Path:
 
 
 def _names(body: list[ast.stmt]) -> Iterator[str]:
-    """Yield what the statements define in their module."""
+    """Yield the names that statements define in their module."""
     for statement in body:
         match statement:
             case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
@@ -214,32 +214,32 @@ def _refusal(text: str, hint: str) -> ConfigError:
 
 
 MOST_ELEMENTS = 1 << 18
-"""Of all inputs together, after capping for a CPU: about a MiB of float32."""
+"""Most elements of all inputs together, after capping for a CPU: about a MiB of float32."""
 MOST_IMAGES, MOST_PIXELS = 4, 64
-"""Largest batch, and extent, of images and volumes: networks do more with each of their elements than with a row's."""
+"""Largest batch, and extent, of images and volumes: networks do more work per element than with rows."""
 _LEAST_SQUARE = 1024
-"""Smaller numbers are often alike by chance."""
+"""Smaller numbers are often equal by chance."""
 SMALLEST = 16
-"""Numbers up to this are no sizes but kernel widths, strides, heads or axes; only a batch may be smaller."""
+"""Numbers up to this are not sizes but kernel widths, strides, heads or axes; only a batch may be smaller."""
 _SPATIAL = frozenset(["height", "width", "depth", "h", "w", "d", "length"])
 _KEPT = frozenset({"image_size"})
-"""Sizes that windows and patches divide without remainder at every stage of a model; there the batch is cut instead."""
+"""Sizes that windows and patches must divide at every stage of a model; the batch is cut instead."""
 
 
 class Step(msgspec.Struct, frozen=True):
-    """How far sizes are capped."""
+    """Caps for sizes."""
 
     general: int
     spatial: int
     """Extents of images and volumes: a network that halves them five times needs some."""
     batch: int
     square: int | None = None
-    """A batch's number that is another size too: both are capped alike, since one may be added to the other."""
+    """A batch that equals another size: both are capped alike, since they may be added to each other."""
     channels: int = 1
-    """A power of two by which channels go on dividing, as far as they do."""
+    """A power of two that must still divide channels that it divides."""
 
     def cap_of(self, name: str) -> int | None:
-        """Return the cap for a number that is assigned to a name; null: it stays."""
+        """Return the cap for a number assigned to a name; null: it is not capped."""
         words = name.lower().split("_")
         if name.lower() in _KEPT:
             return None
@@ -285,11 +285,11 @@ class Sized(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     changes: tuple[Change, ...] = ()
     elements: int | None = None
-    """Of all inputs together, as far as the text says what `torch.rand` and the like are given; null: it does not."""
+    """Elements of all inputs together, by the arguments of `torch.rand` and the like; null: not known."""
 
 
 def sized_for_cpu(text: str) -> Sized:
-    """Return a problem as a CPU can judge it in seconds; a small one unchanged.
+    """Return a problem in a size that a CPU judges in seconds; a small one unchanged.
 
     Args:
         text: a problem file that parses.
@@ -327,7 +327,7 @@ def capped(text: str, step: Step) -> Sized:
 
 
 def _edits(statement: ast.Assign | ast.AnnAssign, step: Step) -> Iterator[tuple[ast.Constant, int]]:
-    """Yield the numbers of an assignment that are too large, and what they become."""
+    """Yield the numbers of an assignment that are too large, with their replacements."""
     for name, value in _pairs(statement):
         cap = step.cap_of(name)
         if cap is None:
@@ -342,7 +342,7 @@ def _edits(statement: ast.Assign | ast.AnnAssign, step: Step) -> Iterator[tuple[
 
 
 def _batch_that_is_a_size(tree: ast.Module) -> int | None:
-    """Return the number of a batch that another assignment has as well; null where there is none."""
+    """Return a batch size that another assignment has as well; null if there is none."""
     batches: set[int] = set()
     sizes: set[int] = set()
     for statement in tree.body:
@@ -354,7 +354,7 @@ def _batch_that_is_a_size(tree: ast.Module) -> int | None:
 
 
 def _channels_divide_by(tree: ast.Module) -> int:
-    """Return by what channels go on dividing: they are cut into quarters, and into groups of a number that stays."""
+    """Return the number that must still divide channels, which models split into quarters or groups."""
     names = (name for one in tree.body if isinstance(one, ast.Assign) for name, _ in _pairs(one))
     return 8 if any("groups" in name for name in names) else 4
 
@@ -364,8 +364,8 @@ def halved(number: int, cap: int, *, divides_by: int = 1) -> int:
 
     Args:
         number: a size.
-        cap: the most it should be.
-        divides_by: a power of two by which it goes on dividing, as far as it does.
+        cap: largest result.
+        divides_by: a power of two that must still divide the result, if it divides the number.
     """
     kept = math.gcd(number, divides_by)
     while number > cap and number // 2 % kept == 0:
@@ -374,7 +374,7 @@ def halved(number: int, cap: int, *, divides_by: int = 1) -> int:
 
 
 def _pairs(statement: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.expr]]:
-    """Yield the names of an assignment, each with what it is given: of `h, w = 64, 32` two."""
+    """Yield the names of an assignment with their values: two for `h, w = 64, 32`."""
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
     value = statement.value
     if value is None:
@@ -389,7 +389,7 @@ def _pairs(statement: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.exp
 
 
 def _numbers(value: ast.expr) -> Iterator[ast.Constant]:
-    """Yield the whole numbers of an expression that has nothing but numbers, names and arithmetic; else none."""
+    """Yield the whole numbers of an expression that consists of numbers, names and arithmetic; else none."""
     nodes = list(ast.walk(value))
     if all(isinstance(node, _PLAIN) for node in nodes):
         for node in nodes:
@@ -407,7 +407,7 @@ def _targets_of(statement: ast.Assign | ast.AnnAssign) -> Iterator[str]:
 
 
 def _after(statement: ast.Assign | ast.AnnAssign, edits: list[tuple[ast.Constant, int]]) -> str:
-    """Return an assignment's value as it reads now. The tree is changed and not read afterwards."""
+    """Return an assignment's new value as text. The tree is changed and not read afterwards."""
     for node, value in edits:
         node.value = value
     return ast.unparse(statement.value) if statement.value else ""
@@ -426,14 +426,14 @@ def _largest(text: str) -> int:
 
 _IMAGE_RANK = 4
 _NORM_OF_LAST = re.compile(r"nn\.LayerNorm\(")
-"""As many channels as the doubled width: two published problems normalise the one by the number of the other."""
+"""As many channels as the doubled width: two published problems normalise one by the other."""
 _FIXED_WINDOW = re.compile(r"(?<!Adaptive)AvgPool2d\((kernel_size=)?7\b")
-"""Size of an image of 224 after five halvings: the network takes no other."""
+"""Size of an image of 224 after five halvings: the network accepts no other."""
 _MAKERS = frozenset(["rand", "randn", "randint", "ones", "zeros", "empty"])
 
 
 def count_elements(text: str) -> int | None:
-    """Return how many elements the tensors that `get_inputs` makes hold together; null where the text does not say."""
+    """Return the number of elements in all tensors of `get_inputs`; null if the text does not tell."""
     shapes = _input_shapes(text)
     if not shapes or None in shapes:
         return None
@@ -441,7 +441,7 @@ def count_elements(text: str) -> int | None:
 
 
 def _input_shapes(text: str) -> list[tuple[int, ...] | None]:
-    """Return the shapes that `get_inputs` makes tensors of, in no order; null stands for one that is not known."""
+    """Return the shapes of the tensors of `get_inputs`, in no order; null for an unknown one."""
     tree = ast.parse(text)
     known: dict[str, object] = {}
     for statement in tree.body:
@@ -464,7 +464,7 @@ def _makes(call: ast.Call) -> bool:
 
 
 def _shape(call: ast.Call, known: Mapping[str, object]) -> tuple[int, ...] | None:
-    """Return the shape of a tensor that is made; empty for one like another's, null where it is not known."""
+    """Return the shape of a created tensor; empty for one like another's, null if it is not known."""
     is_drawn = isinstance(call.func, ast.Attribute) and call.func.attr == "randint"
     sizes: list[object] = []
     for argument in call.args[-1:] if is_drawn else call.args:

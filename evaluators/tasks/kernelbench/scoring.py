@@ -1,9 +1,9 @@
 """KernelBench's metrics from our verdicts. Pure.
 
-As its `score.py` defines them (423217d, March 2026): `fast_p` is the share of *all* problems with a correct candidate
+As defined in its `score.py` (423217d, March 2026): `fast_p` is the share of *all* problems with a correct candidate
 that is more than p times as fast as the baseline; the geometric mean is over correct candidates only. Here a candidate
-is correct if every call of it was, timed ones included. One with an unknown speed counts as correct and as not faster
-than anything but 0; it is in no mean. A problem that could not be evaluated counts as one without a correct candidate:
+is correct if every call was, timed ones included. A candidate with an unknown speed counts as correct, is faster than
+no threshold but 0, and is in no mean. A problem that could not be evaluated counts as one without a correct candidate:
 leaving it out would raise the score.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from messages.verdicts import CORRECT_FATES, Measured, Verdict, fate_of
 
 THRESHOLDS = (0.0, 0.5, 0.8, 1.0, 1.5, 2.0)
-"""Those of which the upstream prints `fast_p`."""
+"""Thresholds for which upstream prints `fast_p`."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     correct: bool
     speedup: float | None = None
-    """Against one baseline; null: not known."""
+    """Speedup against one baseline; null: not known."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,13 +40,13 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     fast_p: dict[str, float]
     """Threshold to share of all problems: `{"1.0": 0.25}`."""
     geometric_mean: float | None
-    """Of the speedups of correct candidates; null: there are none."""
+    """Geometric mean of the speedups of correct candidates; null: there are none."""
     geometric_mean_faster: float | None
-    """Of those above 1."""
+    """The same over speedups above 1."""
 
 
 def outcome_of(verdict: Verdict | None, *, baseline: bool = False) -> Outcome:
-    """Return what counts of a verdict.
+    """Return the outcome of a verdict.
 
     Args:
         verdict: null: the problem could not be evaluated.

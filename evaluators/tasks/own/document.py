@@ -1,6 +1,6 @@
 """`task.toml`: its fields, reading, writing, and the commented one that `ksearch new-task` writes.
 
-A mistake in one is reported as one line: the file, the key and what to do.
+An error in one is reported in one line: the file, the key and what to do.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORDS = {
     "object": "a table",
     " | null": "",
 }
-"""How msgspec calls what stands in a document, and how we do."""
+"""msgspec's names of types, and ours."""
 _T = TypeVar("_T")
 
 
@@ -52,18 +52,18 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str
     shape: tuple[int | str, ...] | None = None
-    """Of a tensor: numbers, dimensions, and expressions over them (`"2 * rows"`)."""
+    """Shape of a tensor: numbers, dimensions, and expressions over them (`"2 * rows"`)."""
     dtype: str = "float32"
     distribution: str | None = None
-    """As `distributions.py` lists them; null: `normal`, of integers and booleans none."""
+    """Name from `distributions.py`; null: `normal`, for integers and booleans none."""
     as_drawn: bool = False
-    """True if it only has values as they are drawn: no input distribution changes it."""
+    """True if it is tested only with drawn values, and no other input distribution."""
     value: Dimension | None = None
-    """For other values than tensors: a number, a text, true or false; a text that is a dimension's name means that."""
+    """Value of an argument that is not a tensor: a number, a string or a boolean; a dimension's name stands for it."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Rules for candidates, and for their time; see `TaskRules`."""
+    """Rules for candidates and for how they are timed; see `TaskRules`."""
 
     library_calls: LibraryCalls = "deny"
     allow: tuple[str, ...] = ()
@@ -80,10 +80,10 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """That a model drafted the task, and whether a person took it on. Without it, a person wrote the task."""
+    """States that a model drafted the task, and whether a person accepted it. Without it, a person wrote the task."""
 
     model: str
-    """Who drafted it."""
+    """Model that drafted it."""
     text: str
     """The sentence that it was drafted from."""
     accepted: bool = False
@@ -95,26 +95,27 @@ class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     name: str
     reference: str
-    """`FILE.py:FUNCTION`, beside the document."""
+    """`FILE.py:FUNCTION`, relative to the document's folder."""
     description: str = ""
     inputs: tuple[Input, ...] | str = ()
-    """In the order of the function's arguments; or `FILE.py:FUNCTION`, which takes dimensions and returns them."""
+    """Inputs in the order of the function's arguments; or `FILE.py:FUNCTION`, which takes dimensions and returns the
+    inputs."""
     workloads: dict[str, dict[str, Dimension]] = {}
     hidden_workloads: dict[str, dict[str, Dimension]] = {}
     tolerance: str | Bounds = "strict"
     languages: tuple[Language, ...] = ()
     calling: Literal["function", "destination"] = "function"
     baseline: Literal["eager"] = "eager"
-    """Baseline of speedups: the reference as it stands. `--baseline torch.compile` times another one besides."""
+    """Baseline of speedups: the reference, unchanged. `--baseline torch.compile` times another one, too."""
     rules: Rules = Rules()
     draft: Draft | None = None
 
 
 def read_document(path: Path) -> Document:
-    """Return what a `task.toml` says.
+    """Return the document of a `task.toml`.
 
     Raises:
-        ConfigError: it cannot be read, is no TOML, or has a key or value that is none.
+        ConfigError: it cannot be read, is not TOML, or has an unknown key or an invalid value.
     """
     shown = str(path)
     try:
@@ -132,14 +133,14 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(text: str, shown: str) -> Document:
-    """Return what the text of a `task.toml` says.
+    """Return the document in the text of a `task.toml`.
 
     Args:
-        text: of the file.
-        shown: how to call it in messages.
+        text: text of the file.
+        shown: name of the file in messages.
 
     Raises:
-        ConfigError: it is no TOML, or has a key or value that is none.
+        ConfigError: it is not TOML, or has an unknown key or an invalid value.
     """
     try:
         table = tomllib.loads(text)
@@ -158,7 +159,7 @@ def _converted(table: dict[str, object], kind: type[_T], shown: str) -> _T:
 
 
 def _explained(said: str) -> str:
-    """Put what msgspec says into our words: the key first."""
+    """Return a message of msgspec in our words: the key first."""
     found = _PATH.search(said)
     key = found["key"].replace("[...]", "") if found else ""
     what = said[: found.start()] if found else said
@@ -197,11 +198,11 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_folder(folder: Path, document: Document, files: Mapping[str, str]) -> None:
-    """Write a task; what is there already is written anew.
+    """Write a task. Existing files are replaced.
 
     Args:
-        folder: made if it is not there.
-        document: of the task.
+        folder: created if it does not exist.
+        document: document of the task.
         files: text by relative path.
 
     Raises:
@@ -238,7 +239,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: object) -> str:
-    """Return a value as TOML writes it; its texts are JSON's."""
+    """Return a value in TOML; its strings are JSON's."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -325,11 +326,11 @@ def write_task(parent: Path, name: str) -> Path:
     """Write a commented task that works, and return its folder.
 
     Args:
-        parent: where the folder is made.
-        name: of the task, its folder and its function.
+        parent: folder in which the task's folder is made.
+        name: name of the task, its folder and its function.
 
     Raises:
-        ConfigError: it is no name, there is something already, or it cannot be written.
+        ConfigError: it is not a valid name, it exists already, or it cannot be written.
     """
     if not NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a task: letters, digits and _, as a Python function's")

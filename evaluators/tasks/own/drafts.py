@@ -1,7 +1,7 @@
 """Tasks that a model drafted: checked, written to a folder, and accepted by a person. Runs none of their code.
 
 A draft is a `task.toml` and a `reference.py`. A model may set only `MODELS_KEYS` of the document; tolerance and rules
-are a person's to write. Its reference may use only the vocabulary at the end of this file.
+are left to a person. Its reference may use only the vocabulary at the end of this file.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _OPEN = re.compile(r"^(?P<before>\[draft\]\s.*?^accepted\s*=\s*)false\b", re.MUL
 
 
 def read_draft(document: str, reference: str, name: str = "") -> Document:
-    """Return the document of a draft, which is a task that can be read.
+    """Return the document of a draft that is a valid task.
 
     Args:
         document: text of a `task.toml`.
         reference: text of its `reference.py`.
-        name: of the task; empty: as the document says.
+        name: name of the task; empty: the document's.
 
     Raises:
         ConfigError: its errors, one complaint a line, for its author.
@@ -78,15 +78,15 @@ def _of_document(found: Document) -> list[str]:
 
 
 def write_draft(parent: Path, document: Document, reference: str) -> Path:
-    """Write a draft as a folder of its own, and return that.
+    """Write a draft as a folder of its own, and return the folder.
 
     Args:
-        parent: where the folder is made.
-        document: of the draft; its name is the folder's.
+        parent: folder in which it is made.
+        document: document of the draft; its name is the folder's.
         reference: text of `reference.py`.
 
     Raises:
-        ConfigError: there is something already, or it cannot be written.
+        ConfigError: it exists already, or cannot be written.
     """
     folder = parent / document.name
     try:
@@ -100,10 +100,10 @@ def write_draft(parent: Path, document: Document, reference: str) -> Path:
 
 
 def draft_of(name: str) -> Draft | None:
-    """Return the error of a task that is a draft and is not accepted; None where it is none.
+    """Return the draft of a task that is not accepted yet; None if it is not a draft.
 
     Args:
-        name: of a task, as people call it.
+        name: name of a task.
 
     Raises:
         ConfigError: its document cannot be read.
@@ -114,10 +114,10 @@ def draft_of(name: str) -> Draft | None:
 
 
 def accept_draft(name: str) -> None:
-    """Write down that a person took a draft on; the rest of its document stays as it is.
+    """Record that a person accepted a draft; the rest of its document stays unchanged.
 
     Raises:
-        ConfigError: it is no draft, or cannot be written.
+        ConfigError: it is not a draft, or cannot be written.
     """
     folder = find_folder(name)
     if folder is None or draft_of(name) is None:
@@ -155,10 +155,10 @@ _NO_EXPRESSIONS = (ast.Lambda, ast.Await, ast.Yield, ast.YieldFrom, ast.NamedExp
 
 
 def vet_reference(text: str) -> tuple[str, ...]:
-    """Return what a reference's file holds that a draft may not; empty if nothing.
+    """Return the forbidden parts of a draft's reference; empty if there are none.
 
     Args:
-        text: of the file.
+        text: text of the file.
     """
     if len(text.encode("utf-8", "replace")) > _MOST_BYTES:
         return (f"it is longer than {_MOST_BYTES >> 10} KiB",)
@@ -184,11 +184,11 @@ class _Reader:
             if isinstance(node, ast.Import | ast.ImportFrom)
             for name, module in _bound(node)
         }
-        """Meaning of each name that an import binds."""
+        """Module or object that each import binds to a name."""
         self._defined = _assigned_anywhere(tree)
 
     def complaints(self) -> Iterator[str]:
-        """Yield what may not be there."""
+        """Yield the forbidden parts."""
         for statement in self._tree.body:
             if not isinstance(statement, _AT_TOP) or (
                 isinstance(statement, ast.Expr) and not isinstance(statement.value, ast.Constant)
@@ -198,7 +198,7 @@ class _Reader:
             if name in self._modules or name in _PYTHONS or name.startswith("__"):
                 yield f"{name!r} is a name of Python's own or of an import; use another"
         covered = set[ast.AST]()
-        # A node begins no later than what it is made of, so this order keeps an attribute before its owner.
+        # A node starts no later than its parts, so this order keeps an attribute before its owner.
         for node in sorted(ast.walk(self._tree), key=lambda node: getattr(node, "lineno", 0)):
             if node not in covered:
                 yield from self._of(node, covered)
@@ -233,7 +233,7 @@ class _Reader:
                 )
 
     def _of_attribute(self, node: ast.Attribute, covered: set[ast.AST]) -> Iterator[str]:
-        """See what is taken of a module, or of a value; nothing may be put there."""
+        """Check an attribute of a module or a value; none may be assigned to."""
         if not isinstance(node.ctx, ast.Load):
             yield f"line {node.lineno}: '.{node.attr}' is assigned to; assign to names and elements only"
         owner = self._module_of(node.value)
@@ -247,7 +247,7 @@ class _Reader:
             yield f"line {node.lineno}: {whole!r} is none of the operations that a draft may use"
 
     def _of_name(self, name: str, line: int) -> Iterator[str]:
-        """See that a name is a value's: modules stand before a dot only."""
+        """Check that a name is a value's: modules may only stand before a dot."""
         module = self._modules.get(name)
         if module is not None and not _is_word(module):
             yield f"line {line}: the module {name!r} is used as a value; write what is taken of it"
@@ -255,7 +255,7 @@ class _Reader:
             yield f"line {line}: {name!r} is not defined, or none of the functions that a draft may call"
 
     def _module_of(self, node: ast.expr) -> str | None:
-        """Return the module that an expression names; None if it is none."""
+        """Return the module that an expression names; None if it names none."""
         match node:
             case ast.Name(id=name):
                 module = self._modules.get(name)
@@ -269,13 +269,13 @@ class _Reader:
 
 
 def _is_word(whole: str) -> bool:
-    """Say whether a dotted name is an operation of a module that may be used."""
+    """Return True if a dotted name is a permitted operation of a module."""
     module, _, name = whole.rpartition(".")
     return name in MODULES.get(module, ())
 
 
 def _bound(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """Yield the names that an import binds, and what each stands for."""
+    """Yield the names that an import binds, with their full names."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.asname:
@@ -291,7 +291,7 @@ def _bound(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
 
 
 def _assigned_anywhere(tree: ast.Module) -> set[str]:
-    """Return the names of functions, arguments and what is assigned to."""
+    """Return the names of functions, arguments and assigned variables."""
     found = set[str]()
     for node in ast.walk(tree):
         match node:
@@ -379,11 +379,10 @@ MODULES: Final = {
     "torch.fft": _words(_FFT),
     "math": _words(_MATH),
 }
-"""Names that may be taken of each module, in full."""
+"""Permitted names of each module, in full."""
 ATTRIBUTES: Final = _words(_DTYPES, _OPERATIONS, _METHODS)
-"""Names that may be taken of anything else: methods of tensors and lists. One that ends with `_` counts as without
-it."""
+"""Permitted attributes of anything else: methods of tensors and lists. A `_` at the end of a name is ignored."""
 BUILTINS: Final = _words(_BUILTINS)
-"""Names that are there without being defined."""
+"""Permitted names that need no definition."""
 IN_BETWEEN: Final = frozenset({"torch.nn"})
-"""Modules that only others are taken of."""
+"""Modules of which only submodules may be used."""

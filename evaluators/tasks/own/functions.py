@@ -25,7 +25,7 @@ class Function(msgspec.Struct, frozen=True):
     name: str
     arguments: tuple[str, ...]
     required: int
-    """How many of them have no default."""
+    """Number of them without a default."""
     takes_more: bool
     """True if it has `*args` or `**kwargs`."""
 
@@ -36,7 +36,7 @@ class Function(msgspec.Struct, frozen=True):
 
 
 def read_function(folder: Path, named: str, where: str) -> Function:
-    """Return the function that `FILE.py:FUNCTION` names.
+    """Return the function named by `FILE.py:FUNCTION`.
 
     Raises:
         ConfigError: there is none.
@@ -62,7 +62,7 @@ def read_function(folder: Path, named: str, where: str) -> Function:
 
 
 def files_for(folder: Path, paths: Sequence[str], where: str) -> tuple[SourceFile, ...]:
-    """Return files of a folder and those beside them that they import, directly or not.
+    """Return files of a folder with the neighbouring files that they import, directly or not.
 
     Raises:
         ConfigError: one cannot be read, or they are too large together.
@@ -108,7 +108,7 @@ def _beside(folder: Path, path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def _files_of(folder: Path, parts: Sequence[str]) -> Iterator[str]:
-    """Yield the files that importing a module runs, of those in the folder."""
+    """Yield the files of the folder that importing a module runs."""
     for depth in range(1, len(parts) + 1):
         joined = "/".join(parts[:depth])
         for candidate in (f"{joined}/__init__.py", f"{joined}.py"):
@@ -117,10 +117,10 @@ def _files_of(folder: Path, parts: Sequence[str]) -> Iterator[str]:
 
 
 def standalone(defined: Callable[..., object] | type) -> str:
-    """Return the text of a file that defines the same thing.
+    """Return the text of a file that defines the same object.
 
     Raises:
-        ConfigError: its source is not to be had, or it does not stand at the top level of a file.
+        ConfigError: its source cannot be read, or it is not at the top level of a file.
     """
     name = defined.__name__
     try:
@@ -166,7 +166,7 @@ def _names_of(node: ast.stmt, *, without_decorators: bool) -> list[str]:
 
 
 def _written(text: str, nodes: Sequence[ast.stmt], target: ast.stmt) -> Iterator[str]:
-    """Yield the statements as they stand, the target without its decorators; annotations are not evaluated."""
+    """Yield the statements unchanged, the target without its decorators; annotations are not evaluated."""
     lines = text.splitlines(keepends=True)
     yield "from __future__ import annotations\n\n"
     for node in nodes:

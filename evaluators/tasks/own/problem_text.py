@@ -33,15 +33,15 @@ def write_problem(
     """Return a problem file.
 
     Args:
-        document: of the task.
+        document: document of the task.
         function: the reference.
-        maker: what makes the inputs; null: they are drawn as the document says.
-        workloads: of the task; what is drawn is tried on their dimensions.
-        own: the text of the reference's file, if it is the only one: then it stands in the problem file itself, where
-            models and our own rules read it in one piece. Empty: it is imported.
+        maker: function that makes the inputs; null: they are drawn from the document's distributions.
+        workloads: workloads of the task; drawing is tried with their dimensions.
+        own: the reference's file if it is the only one, which is then inlined in the problem file, where models and our
+            own rules read it in one piece. Empty: it is imported.
 
     Raises:
-        ConfigError: an input cannot be drawn: which, and why.
+        ConfigError: an input cannot be drawn; names it and the reason.
     """
     names = maker_arguments(document, function, maker)
     imports = [own.strip()] if own else [f"from {function.module} import {function.name}"]
@@ -74,7 +74,7 @@ def write_problem(
 
 
 def standing_alone(text: str) -> str:
-    """Return a reference's file as it can stand in a problem file: without docstring and future; empty if it cannot."""
+    """Return a reference's file for inlining, without docstring and future; empty if it cannot be inlined."""
     tree = ast.parse(text)
     defined = {one for node in tree.body for one in (getattr(node, "name", ""), *_assigned(node))}
     if defined & {"Model", "get_inputs", "get_init_inputs", "AS_DRAWN", "WORKLOADS", "HIDDEN_WORKLOADS"}:
@@ -93,7 +93,7 @@ def _assigned(node: ast.stmt) -> list[str]:
 
 
 def maker_arguments(document: Document, function: Function, maker: Function | None) -> tuple[str, ...]:
-    """Return what `Model.forward` takes.
+    """Return the arguments of `Model.forward`.
 
     Raises:
         ConfigError: function and inputs do not fit.
@@ -111,7 +111,7 @@ def maker_arguments(document: Document, function: Function, maker: Function | No
 
 
 def _parameters(document: Document, names: Sequence[str], workloads: Sequence[Workload]) -> list[str]:
-    """Return the parameters of `forward`: the last ones with a default, as far as all workloads have the same."""
+    """Return the parameters of `forward`: the last ones with a default, if all workloads have the same value."""
     inputs = () if isinstance(document.inputs, str) else document.inputs
     dimensions = {name for one in workloads for name in one.dimensions}
     written = list(names)
@@ -201,9 +201,9 @@ _CALL = re.compile(r"(?P<name>[a-z]+)(?:\((?P<arguments>.*)\))?")
 
 class _Kind(msgspec.Struct, frozen=True):
     counts: tuple[int, ...]
-    """How many numbers may stand in its parentheses."""
+    """Permitted numbers of arguments."""
     fits: Callable[[str], bool]
-    """True if it can be drawn in a dtype."""
+    """Returns True if it can be drawn in a dtype."""
     text: str
     """The expression, with `{shape}`, `{dtype}`, `{0}`, `{1}`."""
     defaults: tuple[str, ...] = ()
@@ -229,10 +229,10 @@ KINDS: Mapping[str, _Kind] = {
 
 
 def drawn(distribution: str | None, dtype: str, shape: Sequence[str], where: str) -> tuple[str, tuple[ast.expr, ...]]:
-    """Return the expression that draws an input, and those over dimensions that stand in it.
+    """Return the expression that draws an input, and the expressions over dimensions in it.
 
     Args:
-        distribution: from the document; None: not given.
+        distribution: distribution in the document; None: not given.
         dtype: torch's name without the prefix.
         shape: expressions over dimensions.
         where: file and key, for messages.
@@ -286,10 +286,10 @@ _UNDERSTOOD = "numbers, dimensions, + - * / // %, min(…) and max(…)"
 
 
 def parse(text: str, where: str) -> ast.expr:
-    """Return an expression, in which everything is understood.
+    """Return an expression that contains only supported parts.
 
     Raises:
-        ConfigError: something is not.
+        ConfigError: a part is not supported.
     """
     try:
         expression = ast.parse(text.strip(), mode="eval").body
@@ -312,7 +312,7 @@ def evaluate(expression: ast.expr, dimensions: Mapping[str, Dimension], where: s
     """Return the value of an expression for a workload.
 
     Raises:
-        ConfigError: a dimension is missing or no number, or something is divided by zero.
+        ConfigError: a dimension is missing or not a number, or a division is by zero.
     """
     try:
         return _value(expression, dimensions)

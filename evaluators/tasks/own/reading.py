@@ -23,7 +23,7 @@ def read_task(selector: str) -> TaskSpec:
     """Return the task of a folder; see `evaluators.tasks.sources.Reader`.
 
     Raises:
-        ConfigError: file, key and what to do.
+        ConfigError: names file and key, and what to do.
     """
     asked = parse_selector(selector)
     folder = _folder(asked.path if asked.path is not None else Path(selector).expanduser())
@@ -33,17 +33,17 @@ def read_task(selector: str) -> TaskSpec:
         return _task(folder, document, asked.rest.removeprefix(":").removeprefix("#"))
     except ConfigError as error:
         said = str(error)
-        # Below this, parts of a document are named by the file's bare name.
+        # Below this level, parts of a document are named by the file's bare name.
         raise ConfigError(where + said[len(DOCUMENT) :] if said.startswith(DOCUMENT) else said) from error
 
 
 def recognizes(path: Path) -> bool:
-    """Say whether a path is a folder with a `task.toml`, or that file."""
+    """Return True if a path is a folder with a `task.toml`, or that file."""
     return path.is_file() if path.name == DOCUMENT else (path / DOCUMENT).is_file()
 
 
 def find_folder(name: str) -> Path | None:
-    """Return the folder of an own task by its name, `own:` and workloads included; None if there is none."""
+    """Return the folder of an own task by its name, with or without `own:` and workloads; None if there is none."""
     asked = parse_selector(name)
     if asked.source not in ("", "own") or asked.path is None or not recognizes(asked.path):
         return None

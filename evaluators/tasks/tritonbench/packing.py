@@ -1,12 +1,12 @@
 """TritonBench's forms of candidates, in and out.
 
-- `read_candidate(path, functions) -> Candidate`: a `.py` file, with or without a test behind a line of `#`
+- `read_candidate(path, functions) -> Candidate`: a `.py` file, with or without a test after a line of `#`
 - `read_predictions(path) -> (label, text) pairs`: the `.jsonl` that its scripts take, with `label` and `predict`
 - `candidate_of(text, functions) -> Candidate`
 - `export(candidate, test) -> str`: the file that its `0_call_acc` writes and `1_exe_acc` runs
 
-Upstream takes answers apart before it runs them: it keeps imports and functions alone, and loses classes, constants
-and decorators' order. Here the text of the last fenced block, or the whole, is taken as it is.
+Upstream rebuilds answers from their imports and functions before it runs them, and loses classes, constants and the
+order of decorators. Here the text of the last fenced block, or the whole, is used unchanged.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Prediction(msgspec.Struct, frozen=True):
     """One line of a file of answers."""
 
     label: str
-    """The gold's text, by which upstream finds the problem."""
+    """Text of the gold, by which upstream finds the problem."""
     predict: str
 
 
@@ -46,7 +46,7 @@ def ending(functions: Sequence[str]) -> str:
 
 
 def candidate_of(text: str, functions: Sequence[str]) -> Candidate:
-    """Return a candidate of a text that defines the functions; a test behind a line of `#` is no part of it."""
+    """Return the candidate in a text that defines the functions, without a test after a line of `#`."""
     found = _LINE.search(text)
     own = (text if found is None else text[: found.start()]).strip("\n")
     whole = own if _BEGIN in own else f"{own}\n\n\n{ending(functions)}"
@@ -55,12 +55,12 @@ def candidate_of(text: str, functions: Sequence[str]) -> Candidate:
 
 
 def reference_candidate(task: TaskSpec) -> Candidate:
-    """Return a problem's own gold as a candidate of its task."""
+    """Return a problem's gold as a candidate of its task."""
     return candidate_of_text(task.files[0].text, task)
 
 
 def candidate_of_text(text: str, task: TaskSpec, name: str = "") -> Candidate:  # noqa: ARG001 - its file is named
-    """Return a candidate of a file in TritonBench's own form; lines of ours at its end stay as they are."""
+    """Return the candidate of a file in TritonBench's own form; lines of ours at its end stay."""
     functions: tuple[str, ...] = next(
         ast.literal_eval(node.value)
         for node in ast.parse(task.text).body
@@ -79,10 +79,10 @@ def read_candidate(path: Path, functions: Sequence[str]) -> Candidate:
 
 
 def read_predictions(path: Path) -> tuple[Prediction, ...]:
-    """Return the answers of a `.jsonl` file, less what models put around code.
+    """Return the answers of a `.jsonl` file, without the text that models put around code.
 
     Raises:
-        ConfigError: it cannot be read, or a line is no answer.
+        ConfigError: it cannot be read, or a line is not an answer.
     """
     found: list[Prediction] = []
     for number, line in enumerate(_read(path).splitlines(), start=1):
@@ -97,7 +97,7 @@ def read_predictions(path: Path) -> tuple[Prediction, ...]:
 
 
 def export(candidate: Candidate, test: str) -> str:
-    """Return the one file that upstream's scripts take: candidate, line, test."""
+    """Return the one file that upstream's scripts accept: candidate, line, test."""
     own = candidate.files[0].text.partition(_BEGIN)[0].rstrip("\n")
     return f"{own}\n\n{_SEPARATOR}\n\n{test}"
 

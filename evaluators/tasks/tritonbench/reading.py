@@ -1,8 +1,9 @@
 """TritonBench's problems: `tritonbench:PATH#G/NAME`, PATH a checkout of thunlp/TritonBench or one problem file.
 
 A problem is a Python file: the gold's kernels and functions, a line of `#`, and a test that calls the functions. G's
-golds are Triton operators, T's are torch functions. Beside them lie descriptions, and for the sizes that its harness
-times, a class per problem that makes inputs. Here all of it is read by syntax trees; the judge runs it (`tracing.py`).
+golds are Triton operators, T's are torch functions. Other files contain descriptions and, for the sizes that its
+harness times, a class per problem that makes inputs. Here all of it is read by syntax trees; the judge runs it
+(`tracing.py`).
 
     tritonbench:PATH#G/softmax_triton1        the arguments of the test
     tritonbench:PATH#G/softmax_triton1:cpu    the same with smaller sizes, for an interpreter
@@ -39,31 +40,31 @@ _DRAWS = re.compile(
 )
 _SEED = 42
 TRACING = "tritonbench.2"
-"""Part of every task's text, and so of its id; changes with what tracing makes of a test."""
+"""Part of every task's text, and so of its id. Changes when tracing gives other inputs for a test."""
 _KINDS = {"TritonBench_G_v1": "G", "TritonBench_T_v1": "T"}
 
 
 class ProblemParts(msgspec.Struct, frozen=True, kw_only=True):
-    """A problem file, taken apart."""
+    """The parts of a problem file."""
 
     suite: Suite
     name: str
     gold: str
     """Kernels and functions."""
     test: str
-    """Calls the functions at its end."""
+    """Code of the test, which calls the functions at its end."""
     functions: tuple[str, ...]
-    """Of the gold, that the test calls, in the gold's order; `Class.apply` for an autograd function's. Empty where it
-    launches kernels itself, or makes modules: there is nothing to be recorded then, as the judge says."""
+    """Functions of the gold that the test calls, in the gold's order; `Class.apply` for an autograd function's. Empty
+    if the test launches kernels itself, or makes modules: then nothing can be recorded, as the judge reports."""
     draws: bool
     """True if the gold seems to draw random numbers."""
 
 
 def read_task(selector: str) -> TaskSpec:
-    """Return the task of what stands behind `tritonbench:`, in one of the forms above.
+    """Return the task of the text after `tritonbench:`, in one of the forms above.
 
     Raises:
-        ConfigError: there is no such problem, or the file is none.
+        ConfigError: there is no such problem, or the file is not one.
     """
     path, selection = _locate(selector)
     parts = read_problem(path)
@@ -89,7 +90,7 @@ def read_task(selector: str) -> TaskSpec:
 
 
 def recognizes(path: Path) -> bool:
-    """Say whether a path is a checkout of TritonBench, or a problem file in one."""
+    """Return True if a path is a checkout of TritonBench, or a problem file in one."""
     if path.is_dir():
         return any((path / "data" / kind).is_dir() for kind in _KINDS)
     return path.suffix == ".py" and path.parent.name in _KINDS
@@ -99,7 +100,7 @@ def problem_names(root: Path, suite: Suite) -> tuple[str, ...]:
     """Return the problems of a checkout, sorted.
 
     Raises:
-        ConfigError: it is no checkout.
+        ConfigError: it is not a checkout.
     """
     folder = root / "data" / f"TritonBench_{suite}_v1"
     if not folder.is_dir():
@@ -111,7 +112,7 @@ def read_problem(path: Path) -> ProblemParts:
     """Read a problem file.
 
     Raises:
-        ConfigError: it cannot be read, or is no problem: the line is said.
+        ConfigError: it cannot be read, or is not a problem; names the line.
     """
     text = read_text(path, f"problem file {str(path)!r}")
     *_, found = (None, *_SEPARATOR.finditer(text))
@@ -119,7 +120,7 @@ def read_problem(path: Path) -> ProblemParts:
         raise ConfigError(
             f"problem file {str(path)!r} has no line of # between gold and test: it is no problem of TritonBench"
         )
-    # One problem has two such lines: it comes in two parts.
+    # One problem has two such lines, since it comes in two parts.
     gold, test = text[: found.start()], text[found.end() :]
     gold_tree = parse_problem(gold, str(path))
     test_tree = parse_problem(test, str(path), gold.count("\n"))
@@ -139,11 +140,11 @@ def read_problem(path: Path) -> ProblemParts:
 
 
 def problem_text(parts: ProblemParts, perf_text: str = "") -> str:
-    """Return the problem file that the judge runs.
+    """Return the problem file for the judge.
 
     Args:
-        parts: of the problem.
-        perf_text: makes the inputs that are timed; empty: there are none.
+        parts: parts of the problem.
+        perf_text: code that makes the timed inputs; empty: there are none.
     """
     seed = _SEED if parts.draws else None
     timed = f'\nPERF = """\\\n{_quoted(perf_text)}"""\n' if perf_text else '\nPERF = ""\n'
@@ -174,7 +175,7 @@ def get_init_inputs():
 
 
 def _locate(selector: str) -> tuple[Path, str]:
-    """Return a problem file, and which workloads are meant."""
+    """Return a problem file and the selected workloads."""
     where, sharp, problem = selector.partition("#")
     if not sharp:
         path, colon, selection = where.rpartition(".py:")
@@ -199,7 +200,7 @@ def _locate(selector: str) -> tuple[Path, str]:
 
 
 def _called_functions(gold: ast.Module, test: ast.Module) -> tuple[str, ...]:
-    """Return what the test calls of the gold: functions that are no kernels, and `apply` of autograd's classes."""
+    """Return the gold's functions that the test calls: those that are not kernels, and `apply` of classes."""
     held = {name for node in ast.walk(test) if (name := _applied(node))}
     used = {node.id for node in ast.walk(test) if isinstance(node, ast.Name)}
     hidden = {node.name for node in ast.walk(test) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
@@ -226,7 +227,7 @@ def _functions(body: Sequence[ast.stmt], used: set[str], held: set[str]) -> Iter
 
 
 def _applied(node: ast.AST) -> str:
-    """Return the owner of the `apply`; empty: none."""
+    """Return the class with the `apply`; empty: none."""
     match node:
         case ast.Attribute(attr="apply", value=ast.Name(id=name)):
             return name
@@ -239,7 +240,7 @@ def _is_kernel(function: ast.FunctionDef) -> bool:
 
 
 def _imports_of(test: ast.Module, gold: ast.Module) -> str:
-    """Return the test's imports that the gold uses and lacks: upstream they share a file."""
+    """Return the test's imports that the gold uses and lacks: upstream they are in the same file."""
     bound = {alias.asname or alias.name for node in ast.walk(gold) for alias in _aliases(node)}
     used = {node.id for node in ast.walk(gold) if isinstance(node, ast.Name)}
     lines = [
@@ -255,7 +256,7 @@ def _aliases(node: ast.AST) -> list[ast.alias]:
 
 
 def _test_text(tree: ast.Module, name: str) -> str:
-    """Return a test that calls itself, less imports of the problem from itself."""
+    """Return a test that calls itself, without imports of the problem from itself."""
     whole = [part for node in tree.body for part in _as_program(node)]
     body = [node for node in whole if not (isinstance(node, ast.ImportFrom) and node.module == name)]
     for function in ast.walk(ast.Module(body=body, type_ignores=[])):
@@ -269,7 +270,7 @@ def _test_text(tree: ast.Module, name: str) -> str:
 
 
 def _as_program(node: ast.stmt) -> list[ast.stmt]:
-    """Return what a statement is where the file is run as a program."""
+    """Return a statement's effect when the file is run as a program."""
     return node.body if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) else [node]
 
 
@@ -289,7 +290,7 @@ _LEFT_OUT = {"TritonBench_v1", "TorchBench_v1", "performance_utils", "sys", "os"
 
 
 class _Result(msgspec.Struct, frozen=True, kw_only=True):
-    """TritonBench's own measurement of a gold on one size; it shows that the size works."""
+    """TritonBench's own measurement of a gold on one size, which shows that the size works."""
 
     input_size: object
     ms: float
@@ -324,7 +325,7 @@ def read_sizes(root: Path, suite: str, name: str) -> tuple[str, int]:
 
 
 def _is_left_out_of_sizes(node: ast.stmt) -> bool:
-    """Say whether a statement is about where files lie, or about running the file."""
+    """Return True if a statement is about paths of files, or about running the file."""
     match node:
         case ast.ImportFrom(module=module):
             return (module or "").partition(".")[0] in _LEFT_OUT
@@ -347,7 +348,7 @@ _LICENCE = {
     "T": "Problem: TritonBench-T (thunlp/TritonBench, Apache-2.0).",
 }
 _FILES = {"G": "TritonBench_G_v1.json", "T": "TritonBench_T_v1.jsonl"}
-"""Both hold one JSON list, whatever the name says."""
+"""Both contain one JSON list, despite their names."""
 _MOST_INSTRUCTION = 6000
 
 _CONTRACT = """How a candidate is called here:
@@ -399,14 +400,14 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def notes_for(suite: str, name: str, gold: str, functions: Sequence[str], root: Path) -> str:
-    """Return the definition, the contract, an example and where the problem comes from.
+    """Return the definition, the contract, an example and the source of the problem.
 
     Args:
         suite: `G` or `T`.
-        name: the problem's.
-        gold: its text.
-        functions: what candidates must define.
-        root: of the checkout; a problem file that lies elsewhere has no definition but its gold.
+        name: name of the problem.
+        gold: text of its gold.
+        functions: functions that candidates must define.
+        root: path of the checkout; a problem file elsewhere has no definition but its gold.
 
     Raises:
         ConfigError: the checkout's list cannot be read.
@@ -421,7 +422,7 @@ def notes_for(suite: str, name: str, gold: str, functions: Sequence[str], root: 
 
 
 def _definition(entry: _Entry) -> str:
-    """Return the problem's description in the list's own words, cut where it is very long."""
+    """Return the problem's description in the list's own words, shortened if it is very long."""
     parts = [
         " ".join(entry.comp_instru.split())[:_MOST_INSTRUCTION],
         entry.description,

@@ -1,18 +1,19 @@
 """TritonBench's metrics from our verdicts. Pure.
 
-As its scripts define them (thunlp/TritonBench 603e28a, `EVAL/eval_{G,T}`), with what is measured here instead:
+As its scripts define them (thunlp/TritonBench 603e28a, `EVAL/eval_{G,T}`), with our measurements:
 
-- call accuracy: the share of problems with a candidate that goes through the test; here: that answers all calls,
-rightly or not; - execution accuracy: the share with a candidate that prints the output of the gold, which is nothing
-for most; here: with right tensors on every call. Of all problems, not of those that were called;
-- speedup of a problem: the sum of the gold's times over its sizes by the sum of the candidate's, so that the largest
-  size decides; the gold's times are measured here, in the same rounds, not taken from its authors' A100. The mean of
-  the sizes' ratios (geometric) stands beside it;
+- call accuracy: the share of problems with a candidate that passes through the test; here: that answers all calls,
+  correctly or not;
+- execution accuracy: the share with a candidate that prints the output of the gold, which is nothing for most; here:
+  with correct tensors in every call. A share of all problems, not of those that were called;
+- speedup of a problem: the sum of the gold's times over its sizes divided by the sum of the candidate's, so that the
+  largest size decides; the gold's times are measured here, in the same rounds, not taken from its authors' A100. The
+  geometric mean of the sizes' ratios is reported, too;
 - efficiency (G): the largest share, over sizes, of a GPU's bandwidth or tensor throughput, in percent, by the problem's
   own formulas for bytes and operations;
-- both averaged (arithmetic mean) over correct problems. The upstream leaves out those that it takes for mistakes: 10
-  times as fast or more, an efficiency of 100 or more (G), a tenth as fast or less (T). That mean is given as
-  `speedup_upstream`, and one of all beside it.
+- both averaged (arithmetic mean) over correct problems. The upstream leaves out values that it takes for errors: 10
+  times as fast or more, an efficiency of 100 or more (G), a tenth as fast or less (T). That mean is reported as
+  `speedup_upstream`, beside one of all values.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import msgspec
 from messages.verdicts import CORRECT_FATES, Measured, TimedWorkload, Verdict, fate_of
 
 UNCALLED_FATES = frozenset({"did_not_build", "crashed", "timed_out", "rejected"})
-"""Statuses of candidates that do not go through the calls."""
+"""Statuses of candidates that do not pass through the calls."""
 _MOST_SPEEDUP, _LEAST_SPEEDUP_OF_T, _MOST_EFFICIENCY = 10.0, 0.1, 100.0
 _PREFIX = "perf/"
 
@@ -39,7 +40,7 @@ class Peaks(msgspec.Struct, frozen=True, kw_only=True):
 
 
 A100 = Peaks(gb_per_s=2039.0, tflops=312.0)
-"""Divisor of upstream."""
+"""Peak rates by which upstream divides."""
 
 
 class Work(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,11 +56,11 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     called: bool
     correct: bool
     speedup: float | None = None
-    """Of sums of times; null: not timed."""
+    """Ratio of the sums of times; null: not timed."""
     geometric_speedup: float | None = None
     """The geometric mean over sizes."""
     efficiency: float | None = None
-    """In percent; null: nothing is known of its work."""
+    """Efficiency in percent; null: its work is not known."""
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,25 +70,25 @@ class Score(msgspec.Struct, frozen=True, kw_only=True):
     called: int
     correct: int
     call_accuracy: float
-    """As the next one, from 0 to 1."""
+    """Call accuracy, from 0 to 1, as the next one."""
     execution_accuracy: float
     speedup_upstream: float | None
-    """The mean of what the upstream does not leave out; null: there is none."""
+    """Mean over the values that upstream keeps; null: there are none."""
     speedup_mean: float | None
     speedup_geometric: float | None
-    """The geometric mean over problems of that over sizes."""
+    """Geometric mean over problems of the geometric means over sizes."""
     efficiency_mean: float | None
     left_out: int
-    """Problems that are in `speedup_mean` alone."""
+    """Problems that count only in `speedup_mean`."""
 
 
 def outcome_of(verdict: Verdict | None, work: Mapping[int, Work] | None = None, peaks: Peaks = A100) -> Outcome:
-    """Return what counts of a verdict.
+    """Return the outcome of a verdict.
 
     Args:
         verdict: null: the problem could not be evaluated.
-        work: of the timed sizes, by their numbers.
-        peaks: of the GPU on which it was measured.
+        work: work of the timed sizes, by their numbers.
+        peaks: peak rates of the GPU of the measurement.
     """
     if verdict is None:
         return Outcome(called=False, correct=False)
@@ -129,7 +130,7 @@ def score(outcomes: Sequence[Outcome], suite: Literal["G", "T"]) -> Score:
 
 
 def _timed(verdict: Verdict) -> list[TimedWorkload]:
-    """Return the timed sizes; where the one workload is no size, or none was timed, nothing."""
+    """Return the timed sizes; none if the only workload is not a size, or none was timed."""
     if not isinstance(verdict, Measured) or not verdict.timed:
         return []
     return [one for one in verdict.workloads if one.name.startswith(_PREFIX) and one.latency_us > 0]

@@ -1,15 +1,15 @@
-"""Takes the inputs of a TritonBench problem from its test: what the test calls the gold's functions with.
+"""Takes the inputs of a TritonBench problem from its test: the arguments of its calls of the gold.
 
-The judge runs the test with recorders in the places of those functions. At first they call the gold once, to find the
-arguments that it writes to; afterwards they give the same result, so that drawing inputs under another seed costs no
-kernel. The recorded calls are the inputs, a nest of tensors and constants; making them with the gold's functions
+The judge runs the test with recorders in place of those functions. The first time they call the gold, to find the
+arguments that it writes to; afterwards they return the same result, so that drawing inputs under another seed runs no
+kernel. The recorded calls are the inputs, nested tensors and constants; making them with the gold's functions
 (`replay.py`) is the reference.
 
-Left out are calls with something that is no tensor, number, text, dtype or device (modules, callables), calls that
-raise, calls that neither return nor write a tensor; and other work of the test: autograd's backward passes, its own
-comparisons. Memory that the test leaves uninitialised holds zeros here; elements of the gold's own that it does not
-write (they differ with what the memory held) are not compared. Floating values that the test writes out are made
-smaller by up to a tenth, anew for each draw, unless the gold fails then: else a constant answer would be right.
+Left out are calls with arguments other than tensors, numbers, strings, dtypes or devices (modules, callables), calls
+that raise, and calls that neither return nor write a tensor; and other work of the test: autograd's backward passes,
+its own comparisons. Memory that the test leaves uninitialised is zero here; elements that the gold itself does not
+write (they differ with the memory's content) are not compared. Floating-point values written in the test are reduced by
+up to a tenth, differently for each draw, unless the gold fails then: otherwise a constant answer would be right.
 
 Imports torch; the judge's process imports it, through the problem file that `reading.py` writes.
 """
@@ -34,14 +34,14 @@ from evaluators.runners.structure import StructureError, flatten, rebuild
 from evaluators.tasks.tritonbench.replay import make_calls
 
 TEST, SMALL_TEST = -1, -2
-"""In the place of a size: the test's calls, and those of a test with smaller sizes (`sizing.py`)."""
+"""Values in place of a size: the test's calls, and those of a test with smaller sizes (`sizing.py`)."""
 _FIRST_SEED = 42
 _PROBES = (1, 2)
-"""Seeds under which the test is run to see whether its calls look the same."""
+"""Seeds under which the test is run to compare the form of its calls."""
 
 
 class UntraceableError(Exception):
-    """A problem's test calls nothing that can be recorded; the text says why."""
+    """A problem's test makes no call that can be recorded; the text gives the reason."""
 
 
 class Trace:
@@ -53,10 +53,10 @@ class Trace:
         """Prepare; nothing is imported before the first call.
 
         Args:
-            test: text that calls the gold's functions at its end.
-            functions: their names, `Class.apply` for an autograd function's.
-            seed: given to torch before every call, for functions that draw; null: they do not.
-            perf: text that defines `performance_metrics`, which makes the inputs that are timed.
+            test: code that calls the gold's functions at its end.
+            functions: names of those functions, `Class.apply` for an autograd function's.
+            seed: set in torch before every call, for functions that draw; null: they do not draw.
+            perf: code that defines `performance_metrics`, which makes the timed inputs.
             gold: name of the module with the gold.
         """
         self._test, self._perf, self._names, self._seed, self._gold = test, perf, tuple(functions), seed, gold
@@ -66,20 +66,20 @@ class Trace:
         self._is_begun = False
         self._recorded: list[Recorded] = []
         self._frozen: list[Call] | None = None
-        """The calls of the first run, where others look different from seed to seed; null: they do not."""
+        """The calls of the first run, if their form depends on the seed; null: it does not."""
         self._literals: frozenset[int] = frozenset()
-        """Floating tensors, by number, that are the same under every seed: the test writes them out."""
+        """Numbers of floating-point tensors that are the same under every seed: literals in the test."""
         self._executes = False
-        """True if the gold must be called each time, for the test to go on."""
+        """True if the gold must be called each time for the test to continue."""
 
     def calls(self, size: int = TEST) -> list[Call]:
-        """Return the calls that the test makes under torch's seed as it is, on torch's default device.
+        """Return the calls that the test makes under torch's current seed, on torch's default device.
 
         Args:
-            size: `TEST`, `SMALL_TEST`, or the number of a timed size, for the one call on that. The same every time.
+            size: `TEST`, `SMALL_TEST`, or the number of a timed size, for the one call on it. The same every time.
 
         Raises:
-            UntraceableError: there is none that can be recorded.
+            UntraceableError: none can be recorded.
         """
         if not self._is_begun:
             self._device, self._size = str(torch.get_default_device()), size
@@ -89,7 +89,7 @@ class Trace:
         return varied(calls, self._literals)
 
     def run(self, calls: Sequence[Call]) -> list[torch.Tensor]:
-        """Make the calls with the gold's functions; arguments stay as they are."""
+        """Make the calls with the gold's functions; the arguments are not changed."""
         if self._gold_module is None:
             tensor = next(tensors_in(calls), None)
             self._device = "cpu" if tensor is None else str(tensor.device)
@@ -101,7 +101,7 @@ class Trace:
         return outputs
 
     def _begin(self) -> None:
-        """Run the test once with the gold, and see whether it looks the same under other seeds."""
+        """Run the test once with the gold, and compare its form under other seeds."""
         with _kept_chance(self._device):
             _seed(_FIRST_SEED)
             first = self._traced(is_first=True)
@@ -130,14 +130,14 @@ class Trace:
         return self._drawn()
 
     def _stands(self, calls: Sequence[Call]) -> bool:
-        """Return True if the gold kernel takes these calls: it raises nothing, and returns and writes as before."""
+        """Return True if the gold accepts these calls: it does not raise, and returns and writes as before."""
         given = copied_calls(calls)
         try:
             with torch.no_grad():
                 outputs = self.run(given)
         except Exception:  # noqa: BLE001 - the problem's code may raise whatever it likes
             return False
-        # Multiplied by one, an argument did not seem to be written to.
+        # Multiplied by one, an argument would not seem to be written to.
         return same_bytes(given, list(calls)) and all(bool(output.isfinite().all()) for output in outputs)
 
     def _drawn(self) -> list[Call]:
@@ -151,7 +151,7 @@ class Trace:
         return self._traced(is_first=True)
 
     def _traced(self, *, is_first: bool) -> list[Call]:
-        """Run the test; with the gold, or with what it gave then."""
+        """Run the test, with the gold or with its recorded results."""
         run = Run(self._recorded, self._seed, is_first=is_first)
         module = self._imported()
         namespace: dict[str, object] = {**vars(module), "__name__": self._gold}
@@ -163,7 +163,7 @@ class Trace:
             )
             namespace[holder or name] = Holder(_found(module, holder), attribute, recorder) if holder else recorder
         random.seed(_FIRST_SEED)
-        # The test's own words say what lies where; large inputs are made where they are needed.
+        # The test itself chooses the device of its inputs; large inputs are made where they are needed.
         device = torch.device("cpu" if self._size < 0 else self._device)
         with redirected(self._device), device, Filled(0), contextlib.redirect_stdout(io.StringIO()):
             try:
@@ -171,7 +171,7 @@ class Trace:
             except EnoughError:
                 pass
             except Exception:
-                # Values that it compares, or differentiates, are not those of the recorders.
+                # Values that it compares or differentiates are not the recorders'.
                 if not run.calls:
                     raise
         return run.calls
@@ -193,7 +193,7 @@ class Trace:
 
 
 def _metrics_of(size: int) -> type:
-    """Return what stands for upstream's base class: it keeps the inputs of one size, and makes none after them."""
+    """Return a replacement for upstream's base class: it keeps the inputs of one size, and makes none after them."""
 
     class Metrics:
         found: object = None
@@ -208,7 +208,7 @@ def _metrics_of(size: int) -> type:
 
         @input_tensors.setter
         def input_tensors(self, value: object) -> None:
-            """Be begun anew."""
+            """Stop here: the inputs of the size are complete."""
 
         def append(self, value: object) -> None:
             self._count += 1
@@ -223,11 +223,11 @@ class TracedModel(torch.nn.Module):
     """A problem's reference: the recorded calls, made with the gold's functions."""
 
     def __init__(self, trace: Trace, *, has_wide_form: bool) -> None:
-        """Make it.
+        """Begin.
 
         Args:
-            trace: of the problem; shared with copies.
-            has_wide_form: whether it may be called with float64 instead: not where kernels are written for a dtype.
+            trace: trace of the problem; shared with copies.
+            has_wide_form: True if it may be called in float64; kernels written for a dtype may not.
         """
         super().__init__()
         self._trace, self._has_wide_form = trace, has_wide_form
@@ -237,14 +237,14 @@ class TracedModel(torch.nn.Module):
         return self._trace.run(calls)
 
     def __deepcopy__(self, memo: dict[int, object]) -> TracedModel:
-        """Return another one of the same trace."""
+        """Return another model of the same trace."""
         return TracedModel(self._trace, has_wide_form=self._has_wide_form)
 
     def double(self) -> TracedModel:
         """Return itself.
 
         Raises:
-            TypeError: the gold is right in its own dtypes only.
+            TypeError: the gold is correct in its own dtypes only.
         """
         if not self._has_wide_form:
             raise TypeError("the gold's kernels are written for their own dtypes")
@@ -253,7 +253,7 @@ class TracedModel(torch.nn.Module):
 
 @contextlib.contextmanager
 def _kept_chance(device: str) -> Iterator[None]:
-    """Leave the generators as they were."""
+    """Restore the random generators afterwards."""
     plain, own = random.getstate(), torch.get_rng_state()
     on_gpu = None if device == "cpu" else torch.cuda.get_rng_state(device)
     try:
@@ -277,7 +277,7 @@ def _found(module: object, name: str) -> Any:
 
 
 def _form_of(calls: Sequence[Call]) -> object:
-    """Return what the calls look like: constants, and shapes and dtypes of tensors."""
+    """Return the form of calls: constants, and shapes and dtypes of tensors."""
     try:
         form, tensors = flatten(list(calls), lambda value: isinstance(value, torch.Tensor))
     except StructureError as error:
@@ -299,7 +299,7 @@ _UNINITIALISED = (
 
 
 class EnoughError(BaseException):
-    """All calls are recorded: the test need not go on. No Exception, so that the test does not catch it."""
+    """All calls are recorded, so the test can end. Not an Exception, so that the test does not catch it."""
 
 
 class Recorded:
@@ -309,7 +309,7 @@ class Recorded:
         self.is_used = False
         self.writes: tuple[int | str, ...] = ()
         self.unwritten: list[list[object]] = []
-        """Number of an output among those of the call, and which of its elements the gold does not write."""
+        """Number of an output of the call, and the elements of it that the gold does not write."""
         self.written: list[object] = []
         self.returned: object = None
         self.raised: Exception | None = None
@@ -375,7 +375,7 @@ class Run:
         return known
 
     def _lay(self, known: Recorded, given: tuple[object, ...], named: dict[str, object]) -> None:
-        """Have the arguments hold what the gold wrote to them then, as far as they still fit."""
+        """Write to the arguments what the gold wrote to them, as far as they still fit."""
         for place, then in zip(known.writes, known.written, strict=True):
             now = named.get(place) if isinstance(place, str) else given[place]
             for target, value in zip(tensors_in(now), tensors_in(then), strict=False):
@@ -385,13 +385,13 @@ class Run:
 
 
 class Recorder:
-    """Stands for one of the gold's functions."""
+    """Replaces one of the gold's functions."""
 
     def __init__(self, function: object, called: Callable[..., object]) -> None:
         self._function, self._called = function, called
 
     def __call__(self, *given: object, **named: object) -> object:
-        """Be called in its place."""
+        """Record and answer a call."""
         return self._called(*given, **named)
 
     def __getattr__(self, name: str) -> object:
@@ -399,7 +399,7 @@ class Recorder:
 
 
 class Holder:
-    """Stands for a class of the gold of which one function is recorded."""
+    """Replaces a class of the gold with one recorded function."""
 
     def __init__(self, holder: object, name: str, recorder: Recorder) -> None:
         self._holder, self._name, self._recorder = holder, name, recorder
@@ -409,7 +409,7 @@ class Holder:
 
 
 class Filled(TorchFunctionMode):
-    """Has memory that is left uninitialised hold a value: what it holds must not depend on chance."""
+    """Fills uninitialised memory, so that its content does not depend on chance."""
 
     def __init__(self, value: int) -> None:
         super().__init__()
@@ -428,7 +428,7 @@ class Filled(TorchFunctionMode):
 
 
 def _encoded_call(name: str, given: tuple[object, ...], named: dict[str, object], seed: int | None) -> Call | None:
-    """Return a call as plain data; None if something in it has no such form."""
+    """Return a call as plain data; None if a part has no such form."""
     try:
         arguments = tuple(_encoded(value) for value in given)
         options = {key: _encoded(value) for key, value in named.items()}
@@ -438,7 +438,7 @@ def _encoded_call(name: str, given: tuple[object, ...], named: dict[str, object]
 
 
 def _encoded(value: object) -> object:
-    """Return a value as `replay.py` understands it."""
+    """Return a value in the form that `replay.py` reads."""
     match value:
         case torch.Tensor():
             return _encoded_tensor(value.detach())
@@ -480,7 +480,7 @@ def _encoded_tensor(tensor: torch.Tensor) -> object:
 
 
 def copied(value: object) -> object:
-    """Return a nest with tensors of its own; other things are shared."""
+    """Return nested values with copies of the tensors; everything else is shared."""
     match value:
         case torch.Tensor():
             return value.detach().clone()
@@ -495,12 +495,12 @@ def copied(value: object) -> object:
 
 
 def copied_calls(calls: Sequence[Call]) -> list[Call]:
-    """Return calls with tensors of their own."""
+    """Return calls with copies of their tensors."""
     return [{key: copied(value) for key, value in call.items()} for call in calls]
 
 
 def tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a nest that hold something, and its numbers as tensors."""
+    """Yield the non-empty tensors in nested values, and numbers as tensors."""
     match value:
         case torch.Tensor():
             if value.numel():
@@ -518,13 +518,13 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def same_bytes(now: object, then: object) -> bool:
-    """Say whether an argument's tensors hold the same bytes."""
+    """Return True if an argument's tensors are equal byte by byte."""
     pairs = zip(tensors_in(now), tensors_in(then), strict=False)
     return all(_bytes_of(one).equal(_bytes_of(other)) for one, other in pairs)
 
 
 def _differences(ones: Sequence[torch.Tensor], others: Sequence[torch.Tensor]) -> list[list[object]]:
-    """Return where two runs differ by more than the order of sums makes them: number of the output, and a mask."""
+    """Return the differences of two runs beyond the order of sums: number of the output, and a mask."""
     found: list[list[object]] = []
     for place, (one, other) in enumerate(zip(ones, others, strict=False)):
         if one.shape == other.shape and one.dtype == other.dtype:
@@ -542,7 +542,7 @@ _SHRINKAGE = 0.1
 
 
 def varied(calls: list[Call], literals: frozenset[int]) -> list[Call]:
-    """Return calls in which each value of some tensors is smaller by up to a tenth: signs and domains stay."""
+    """Return calls in which each value of some tensors is reduced by up to a tenth: signs and domains stay."""
     if not literals:
         return calls
     form, tensors = flatten(calls, lambda value: isinstance(value, torch.Tensor))
@@ -561,7 +561,7 @@ def _shrunk(value: object) -> object:
 
 
 def unchanged(first: list[Call], others: Sequence[list[Call]]) -> frozenset[int]:
-    """Return the numbers of floating tensors that hold the same in all of these."""
+    """Return the indices of floating-point tensors with identical contents in all of these calls."""
     seen = [flatten(calls, lambda value: isinstance(value, torch.Tensor))[1] for calls in (first, *others)]
     return frozenset(
         place
@@ -592,15 +592,15 @@ class _Capper(ast.NodeTransformer):
         return node
 
     def visit_keyword(self, node: ast.keyword) -> ast.AST:
-        """Leave options that are no sizes."""
+        """Keep options that are not sizes."""
         return node if _is_no_size(node.arg or "") else self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """Leave what seeds a generator."""
+        """Keep seeds of generators."""
         return node if _is_no_size(ast.unparse(node.func)) else self.generic_visit(node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        """Leave variables that are called as what is no size."""
+        """Keep variables with names that are not sizes'."""
         match node.targets:
             case [ast.Name(id=name)] if _is_no_size(name):
                 return node

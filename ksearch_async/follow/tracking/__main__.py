@@ -1,9 +1,8 @@
 """The process of one tracker: `python -m ksearch_async.follow.tracking NAME FOLDER SETTINGS`, started beside a session.
 
-It reads the run's journal from the place where an earlier session's process stopped, until its standard input ends and
-the journal does too. So it outlives a search that was killed just long enough to tell the rest. On standard output it
-says what people should know, one `Word` a line; all that its packages print goes to `tracking/NAME.log` in the run's
-folder.
+It reads the run's journal from the point where an earlier session's process stopped, until both its standard input and
+the journal end. So it outlives a killed search just long enough to report the rest. On standard output it writes
+messages for people, one `Word` a line; output of its packages goes to `tracking/NAME.log` in the run's folder.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from messages.base import KsearchError
 from messages.codec import Record
 
 _LOOK_S = 0.5
-"""How often a journal that does not grow is looked at."""
+"""Seconds between looks at a journal that does not grow."""
 _NICE = 10
-"""Candidates may be timed on this host."""
+"""Niceness, since candidates may be timed on this host."""
 _TRIES = 3
 _FIRST_WAIT_S = 1.0
 _LONGEST_WAIT_S = 60.0
@@ -43,13 +42,13 @@ class Control:
         self.is_over = False
 
     def wait(self, seconds: float) -> None:
-        """Wait so long, or until the session is over."""
+        """Wait this long, or until the session is over."""
         if not self.is_over and select.select([self._fd], [], [], seconds)[0]:
             self.is_over = not os.read(self._fd, 64)
 
 
 class Clerk:
-    """Hands entries to one tracker, and counts what became of them."""
+    """Passes entries to one tracker, and counts successes and losses."""
 
     def __init__(self, tracker: Tracker, control: Control, say: Callable[[Word], None]) -> None:
         self._tracker = tracker
@@ -59,7 +58,7 @@ class Clerk:
         self.dropped = 0
 
     def begin(self, ledger: Ledger, config: RunConfig) -> str | None:
-        """Begin, however many tries that takes; None if the session is over before."""
+        """Begin, with as many tries as needed; None if the session ends before."""
         head = ledger.run.head
         if head is None:
             return None
@@ -75,14 +74,14 @@ class Clerk:
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def take(self, entry: Entry) -> None:
-        """Hand an entry over, or drop it after some tries."""
+        """Pass an entry on, or drop it after some tries."""
         if self._tried(lambda: self._tracker.take(entry)):
             self.taken += 1
         else:
             self.dropped += 1
 
     def end(self, ledger: Ledger) -> None:
-        """End the session there."""
+        """End the session at the tracker."""
         if not self._tried(lambda: self._tracker.end(ledger.run.totals, ledger.tables())):
             self.dropped += 1
 
@@ -102,7 +101,7 @@ class Clerk:
 
 
 def follow(journal: Path, control: Control) -> Iterator[Record]:
-    """Yield a run's records, those that come included, until the session and the journal end."""
+    """Yield a run's records, new ones included, until the session and the journal end."""
     reader = JournalReader(journal)
     while True:
         was_over = control.is_over
@@ -118,7 +117,7 @@ def follow(journal: Path, control: Control) -> Iterator[Record]:
 def track(
     name: str, folder: RunFolder, settings: TrackingSettings, control: Control, say: Callable[[Word], None]
 ) -> int:
-    """Tell a tracker of a session, and return the exit code."""
+    """Report a session to a tracker, and return the exit code."""
     mark, ledger, clerk = read_mark(folder, name), Ledger(), None
     tracker = open_tracker(name, settings, mark_path(folder, name).parent)
     for record in follow(folder.journal, control):
@@ -141,7 +140,7 @@ def track(
 
 
 def main(name: str, path: str, settings: str) -> int:
-    """Be the process of one tracker."""
+    """Run the process of one tracker."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the session does, however that ends
     os.nice(_NICE)
     folder = RunFolder(Path(path))

@@ -1,6 +1,6 @@
 """Experiment trackers: the interface that each implements, and its messages to the session's process.
 
-Entries are worked out once (`ledger`); a tracker only carries them. Trackers may block and may fail: nothing else lives
+Entries are computed once (`ledger`); a tracker only transmits them. Trackers may block and may fail: nothing else runs
 in their process.
 """
 
@@ -23,7 +23,7 @@ from messages.base import BoundaryError
 Cell: TypeAlias = float | int | str | bool | None
 
 WORLD_MODEL = "world-model"
-"""Kind of an artifact that comes again and again under one name; each is a version of it."""
+"""Kind of an artifact with several versions under one name."""
 
 
 class TrackerError(BoundaryError):
@@ -32,7 +32,7 @@ class TrackerError(BoundaryError):
 
 @contextmanager
 def as_tracker_errors(own: type[Exception]) -> Iterator[None]:
-    """Raise errors of a tracker's package, and those that it lets through, as `TrackerError`."""
+    """Raise errors of a tracker's package, and those that pass through it, as `TrackerError`."""
     try:
         yield
     except (own, OSError, ValueError, TypeError) as error:
@@ -43,23 +43,23 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """Numbers after a round. Entries of earlier rounds are kept."""
 
     round: int
-    """0: before the first one was over."""
+    """Number of the round; 0: before the end of the first."""
     values: Mapping[str, Cell]
-    """Null: the round has none; a text stands for itself."""
+    """Values by name; null: the round has none."""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
-    """Files that belong together."""
+    """Files that form one artifact."""
 
     name: str
     kind: str
     round: int
     files: Mapping[str, str]
-    """Path inside it, which cannot leave it → text."""
+    """Path inside the artifact, which cannot leave it → text."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """All that there is of something, told when a session ends."""
+    """A table that is sent when a session ends."""
 
     name: str
     columns: tuple[str, ...]
@@ -70,10 +70,10 @@ Entry: TypeAlias = Figures | Artifact
 
 
 class Tracker(Protocol):
-    """Carries one session of a run to where people look at experiments."""
+    """Transmits one session of a run to an experiment tracker."""
 
     def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
-        """Begin, or go on with what was begun under this run's id, and return where it is to be seen, or nothing.
+        """Begin, or continue under this run's id, and return the address at which the run can be seen, if any.
 
         May be called again after it failed.
 
@@ -82,22 +82,22 @@ class Tracker(Protocol):
         """
 
     def take(self, entry: Entry) -> None:
-        """Carry something; entries come in order.
+        """Transmit an entry; entries come in order.
 
         Raises:
-            TrackerError: it was not taken.
+            TrackerError: it was not accepted.
         """
 
     def end(self, totals: Totals, tables: Sequence[Table]) -> None:
-        """End the session, and return when all of it has arrived.
+        """End the session, and return when everything has arrived.
 
         Raises:
-            TrackerError: not all of it did.
+            TrackerError: not everything did.
         """
 
 
 def open_tracker(name: str, settings: TrackingSettings, folder: Path) -> Tracker:
-    """Return a tracker that keeps what it needs in a folder of its own.
+    """Return a tracker with a folder of its own.
 
     Raises:
         TrackerError: its package is not installed.
@@ -111,25 +111,25 @@ def open_tracker(name: str, settings: TrackingSettings, folder: Path) -> Tracker
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that people should know of a tracker."""
+    """A message about a tracker for people."""
 
     kind: Literal["begun", "trouble", "failed", "ended"]
     text: str = ""
-    """Where the run can be seen; what went wrong."""
+    """Address at which the run can be seen, or the error."""
     taken: int = 0
     dropped: int = 0
-    """Entries that were given up after some tries."""
+    """Number of entries that were given up after some tries."""
 
 
 class Mark(msgspec.Struct, kw_only=True):
     """Progress of a tracker in a run: `tracking/NAME.json`."""
 
     seq: int = 0
-    """Of the last record that it received whole."""
+    """Number of the last record that it received completely."""
     url: str = ""
 
     def keep(self, folder: RunFolder, name: str, seq: int) -> None:
-        """Note its progress up to a record; the file is always a whole one."""
+        """Save its progress up to a record; the file is always complete."""
         self.seq = seq
         path = mark_path(folder, name)
         fresh = path.with_name(f".{path.name}.new")
@@ -138,7 +138,7 @@ class Mark(msgspec.Struct, kw_only=True):
 
 
 def mark_path(folder: RunFolder, name: str) -> Path:
-    """Return where it stands; what else a tracker needs lies beside it."""
+    """Return the path of a tracker's progress; its other files are beside it."""
     return folder.path / "tracking" / f"{name}.json"
 
 

@@ -1,8 +1,8 @@
-"""Entries for trackers, worked out from a run's records. Pure: knows no tracker, no files and no clock.
+"""Entries for trackers, computed from a run's records. Pure: knows no tracker, no files and no clock.
 
-The names of a round's scores and of its artifact are those of the original K-Search, so that a board made for it goes
-on: `<task>/generate/speedup`, `<task>/generate/best_speedup` (`round_score`, `best_score` where candidates are scored),
-and `r<round>_code` with `clean/`, `raw/`, `wm/` and `eval/`. A name without a task in front is ours.
+The names of a round's scores and of its artifact are those of the original K-Search, so that boards made for it still
+work: `<task>/generate/speedup`, `<task>/generate/best_speedup` (`round_score`, `best_score` if candidates are scored),
+and `r<round>_code` with `clean/`, `raw/`, `wm/` and `eval/`. Names without a task in front are ours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ledger:
         self.run = Run()
         self._texts = Texts()
         self._written: dict[str, tuple[Candidate, str]] = {}
-        """Candidate and raw answer by the candidate's id; it may be measured more than once."""
+        """Candidate and raw answer by the candidate's id, which may be measured more than once."""
 
     def take(self, record: Record) -> list[Entry]:
         """Fold a record, and return its entries, in order."""
@@ -58,7 +58,7 @@ class Ledger:
         return list(self._entries(run.started.task.name, record, run.tried[tried:], is_best=len(run.steps) > steps))
 
     def tables(self) -> list[Table]:
-        """Return the entries at the end of a session: all attempts, all bests, the tree, the best's workloads."""
+        """Return the tables at the end of a session: all attempts, all bests, the tree, the best's workloads."""
         run = self.run
         attempts = [(one.fact, one.node_id, self._title(one.node_id)) for one in run.tried]
         workloads = run.step.mark.workloads if run.step else ()
@@ -124,7 +124,7 @@ class Ledger:
         return {name: self.run.step.value, **(timed if best.speedup is not None else {})}
 
     def _code(self, record: Record, tried: Tried) -> Artifact | None:
-        """Return a round's artifact; none if its candidate was not written in this run."""
+        """Return a round's artifact; None if its candidate was not written in this run."""
         fact = tried.fact
         if fact.candidate_id not in self._written:
             return None
@@ -153,9 +153,9 @@ class Ledger:
 
 
 def parameters_of(head: Head, config: RunConfig) -> dict[str, object]:
-    """Return what a tracker shows of a run's settings: under the original's names, then all that a head says.
+    """Return a run's settings for a tracker: under the original's names, then everything in its head.
 
-    Nothing of it is secret: configurations hold no keys. Addresses are left out.
+    None of it is secret: configurations contain no keys. Addresses are left out.
     """
     search = config.search
     return {
@@ -174,7 +174,7 @@ def parameters_of(head: Head, config: RunConfig) -> dict[str, object]:
 
 
 def _sources(candidate: Candidate) -> Iterable[tuple[str, str]]:
-    """Yield a candidate's files; a name that a model chose to leave the folder is replaced."""
+    """Yield a candidate's files; a file name that would leave the folder is replaced."""
     for number, file in enumerate(candidate.files, start=1):
         path = PurePosixPath(file.path)
         is_inside = not path.is_absolute() and ".." not in path.parts and file.path.isprintable() and path.parts

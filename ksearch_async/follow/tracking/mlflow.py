@@ -1,7 +1,7 @@
-"""MLflow: a tracking server, or whatever else `MLFLOW_TRACKING_URI` names; credentials by its own variables.
+"""MLflow: a tracking server, or whatever `MLFLOW_TRACKING_URI` names; credentials by its own variables.
 
-MLflow gives its runs ids of its own; ours is the tag `ksearch.run_id`, by which a session that goes on finds its run.
-A round that has no figure has none: MLflow knows no null.
+MLflow gives its runs ids of its own; ours is the tag `ksearch.run_id`, by which a resumed session finds its run. A
+round without a figure has no entry: MLflow knows no null.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EXPERIMENT = "ksearch"
 _OURS = "ksearch.run_id"
 _NOT_IN_KEYS = re.compile(r"[^\w\-. :/]")
 _LONGEST_VALUE = 6000
-"""Characters of a parameter that MLflow keeps."""
+"""Most characters of a parameter that MLflow keeps."""
 
 
 class Tracked:

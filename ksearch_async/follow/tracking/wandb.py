@@ -1,7 +1,7 @@
-"""Weights & Biases. Online or offline as its own variables say (`WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY`, …).
+"""Weights & Biases. Online or offline by its own variables (`WANDB_MODE`, `WANDB_API_KEY`, `WANDB_ENTITY`, …).
 
-A session that goes on with a run is of the same id, so W&B shows one run. Not taken along: the machine's load, which is
-read by polling the GPUs that candidates are timed on; source code, the git state and the console of this process.
+A resumed session has the same id, so W&B shows one run. Not sent: the machine's load, which is read by polling the GPUs
+that candidates are timed on; source code, the git state and the console of this process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Tracked:
         self._settings = settings
         self._folder = folder
         self._run: Any = None
-        """The package's own type is one of 5,000 lines, which checks read at every change of ours."""
+        """Untyped: the package's own type has 5,000 lines, which type checks would read at every change of ours."""
 
     def begin(self, head: Head, parameters: Mapping[str, object]) -> str:
         """See `Tracker.begin`."""

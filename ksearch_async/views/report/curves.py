@@ -39,12 +39,12 @@ _UNITS = (
     (120.0, 60.0, "minutes"),
     (0.0, 1.0, "seconds"),
 )
-"""From this length on, seconds per unit, unit."""
+"""Least seconds, seconds per unit, unit."""
 _LABEL = 60
 
 
 def best_so_far(series: Sequence[Series]) -> Iterator[Picture]:
-    """Yield one against rounds, one against time, and one against dollars where all prices are known."""
+    """Yield one figure against rounds, one against time, and one against dollars if all prices are known."""
     runs = [run for each in series for run in each.runs]
     if not any(run.steps for run in runs):
         return
@@ -107,12 +107,12 @@ def _draw_series(axes: Axes, series: Series, against: Against, place: int, unit:
 
 
 _LANE = 0.16
-"""Inches per kind of failure."""
+"""Inches for each kind of failure."""
 _NAMED_STEPS = 12
 
 
 def search_trace(series: Sequence[Series]) -> Iterator[Picture]:
-    """Yield one for each run in which something was evaluated."""
+    """Yield one figure for each run with evaluations."""
     runs = [run for each in series for run in each.runs]
     for number, run in enumerate(runs, start=1):
         if not any(tried.fact.round for tried in run.tried):
@@ -132,7 +132,7 @@ def search_trace(series: Sequence[Series]) -> Iterator[Picture]:
 
 
 def _failures(run: Run) -> dict[str, list[int]]:
-    """Return the rounds by status, of candidates without a speed."""
+    """Return the rounds of candidates without a speed, by status."""
     found: dict[str, list[int]] = {}
     for tried in run.tried:
         if tried.fact.round and _value(run, tried) is None:

@@ -1,7 +1,8 @@
 """Data of figures: curves, bands, workloads. Pure: knows no files and no libraries for drawing.
 
-A search's value is the speedup over the reference, or for programs the score. The best so far is the incumbent's, which
-is chosen by the lower bound of its interval (the credit): its median may lie a little below that of the one before.
+The value of a search is the speedup over the reference, or for programs the score. The best so far is the incumbent's
+value. The incumbent is chosen by the lower bound of its interval (the credit), so its median may be a little below the
+one before.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from messages.base import ROOT
 from messages.verdicts import Interval, TimedWorkload
 
 Curve: TypeAlias = tuple[tuple[float, float], ...]
-"""Steps: from each x on, y."""
+"""Steps of a step function: from each x on, the value y."""
 
 LEVELS = (1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
-"""Speedups that have a time to reach."""
+"""Speedups for which the time to reach them is compared."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs that differ by their seeds alone: one curve, with a band."""
+    """Runs that differ only in their seeds: one curve, with a band."""
 
     label: str
     runs: tuple[Run, ...]
 
 
 class Band(msgspec.Struct, frozen=True, kw_only=True):
-    """Curves of several runs as one; from each x on."""
+    """Curves of several runs as one; each value holds from its x on."""
 
     x: tuple[float, ...]
     middle: tuple[float, ...]
@@ -42,20 +43,20 @@ class Band(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast the best kernels of a series are on one workload."""
+    """Speed of a series' best kernels on one workload."""
 
     name: str
     speedup: float
-    """Of one run its median; of several, the median of these."""
+    """Median speedup for one run; for several, the median of these."""
     low: float
     high: float
-    """Of one run its 95 % interval, of several their range."""
+    """95 % interval for one run; the range for several."""
     baseline: float | None = None
-    """The second program's speedup, as the last run that timed it has it."""
+    """The second program's speedup in the last run that timed it."""
 
 
 def start_of(run: Run) -> float | None:
-    """Return what a search starts from: 1, or the initial program's score; None where that is not known."""
+    """Return the value that a search starts from: 1, or the initial program's score; None if that is not known."""
     if not run.scored:
         return 1.0
     root = run.state.nodes.get(ROOT)
@@ -63,7 +64,7 @@ def start_of(run: Run) -> float | None:
 
 
 def baseline_of(run: Run) -> tuple[str, float] | None:
-    """Return a second program that was timed beside the best, and its speedup over the reference."""
+    """Return the second program that was timed beside the best, and its speedup over the reference."""
     mark = run.step.mark if run.step else None
     if mark is None or not mark.baseline or not mark.baseline_latency_us or not mark.reference_latency_us:
         return None
@@ -71,26 +72,26 @@ def baseline_of(run: Run) -> tuple[str, float] | None:
 
 
 def roofline_of(run: Run) -> float | None:
-    """Return the speedup that the device's data sheet would allow; None where that is not known."""
+    """Return the speedup at the limit of the device's data sheet; None if that is not known."""
     bound, reference_us = run.roofline(), run.step.mark.reference_latency_us if run.step else None
     return reference_us / bound.time_us if bound and bound.time_us and reference_us else None
 
 
 def curve_of(run: Run, against: Against) -> Curve:
-    """Return the best so far; empty where there is none, or where the axis is not known."""
+    """Return the best so far; empty if there is none, or the axis is not known."""
     found = [(step.at.on(against), step.value) for step in run.steps]
     return tuple((x, y) for x, y in found if x is not None)
 
 
 def value_at(curve: Curve, x: float) -> float | None:
-    """Return a curve's height at x; none before its first step."""
+    """Return a curve's value at x; None before its first step."""
     return next((y for begins, y in reversed(curve) if begins <= x), None)
 
 
 def band_of(runs: Sequence[Run], against: Against) -> Band | None:
-    """Return the curves of runs as one, from where each has a best up to where the longest ends.
+    """Return the curves of runs as one band, from the point where each has a best to the end of the longest.
 
-    A run that is over keeps its best. None where a run has no best at all.
+    A run that has ended keeps its best. None if a run has no best.
     """
     curves = [curve_of(run, against) for run in runs]
     if not curves or not all(curves):
@@ -109,12 +110,12 @@ def band_of(runs: Sequence[Run], against: Against) -> Band | None:
 
 
 def reached(run: Run, level: float) -> Place | None:
-    """Return when a best's whole interval lay at a speedup or above: its credit, as the target of a budget is met."""
+    """Return the point at which a best's whole interval was at or above a speedup: when its credit reached it."""
     return next((step.at for step in run.steps if step.mark.credit >= level), None)
 
 
 def workloads_of(runs: Sequence[Run]) -> tuple[Workload, ...]:
-    """Return the best kernels' speedups by workload, in the task's order; a task of one has it under its own name."""
+    """Return the best kernels' speedups by workload, in the task's order; a single workload has the task's name."""
     found: dict[str, list[TimedWorkload]] = {}
     for run in runs:
         for timed in _timed(run):
@@ -123,7 +124,7 @@ def workloads_of(runs: Sequence[Run]) -> tuple[Workload, ...]:
 
 
 def fractions_of(runs: Sequence[Run]) -> Curve:
-    """Return which fraction of workloads is at least so fast: descending steps, (speedup, fraction above it).
+    """Return the fraction of workloads with at least each speedup: descending steps, (speedup, fraction above it).
 
     Workloads of several runs are counted together.
     """
@@ -133,7 +134,7 @@ def fractions_of(runs: Sequence[Run]) -> Curve:
 
 
 def _timed(run: Run) -> tuple[TimedWorkload, ...]:
-    """Return the best's workloads; the only one of a task that has no more is made of its figures."""
+    """Return the best's workloads; for a task with one workload it is made from the best's figures."""
     mark = run.step.mark if run.step else None
     if mark is None or mark.speedup is None:
         return ()

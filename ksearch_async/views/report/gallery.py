@@ -1,7 +1,7 @@
 """Figures of runs: draws each as a file, or as part of a page in light and dark colours.
 
-The same data give the same bytes with the same matplotlib: its own font and defaults (a user's matplotlibrc counts for
-nothing), identifiers by content, no dates and no versions.
+The same data give the same bytes with the same matplotlib: its own font and defaults (a user's matplotlibrc is
+ignored), identifiers derived from the content, no dates and no versions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _VARIABLES = {
     ink.RED: "--red",
     ink.SKY: "--sky",
 }
-"""By the colour that a figure is drawn with; `page.css` has them for light and dark."""
+"""CSS variable for each colour of a figure; `page.css` defines them for light and dark."""
 _COLOUR = re.compile("|".join(_VARIABLES))
 _COMMENT = re.compile(r"<!--.*?-->\s*", re.DOTALL)
 _IDENTIFIER = re.compile(r'(\bid="|href="#|url\(#)')
@@ -50,7 +50,7 @@ def inlined(picture: ink.Picture, number: int) -> Markup:
 
 
 def _as_part(svg: str, title: str, number: int) -> str:
-    """Return a drawn figure without its prologue. It holds shapes alone: texts are drawn as paths."""
+    """Return a drawn figure without its prologue. It contains only shapes: texts are drawn as paths."""
     body = _HEAD.sub("", _COMMENT.sub("", svg), count=1)
     view = _HEAD.match(svg)
     assert view is not None, "matplotlib writes a viewBox and metadata"  # noqa: S101 - our own file
@@ -66,7 +66,7 @@ def _as_part(svg: str, title: str, number: int) -> str:
 Form: TypeAlias = Literal["svg", "png"]
 
 Drawn: TypeAlias = Callable[[Sequence[Series]], Iterator[Picture]]
-"""Yields the pictures that can be drawn of runs."""
+"""Yields the pictures that can be drawn for some runs."""
 
 OF_ALL_RUNS: tuple[Drawn, ...] = (best_so_far, workloads, fractions)
 OF_EACH_RUN: tuple[Drawn, ...] = (search_trace, tree)
@@ -94,7 +94,7 @@ _METADATA: dict[Form, dict[str, None]] = {"svg": {"Date": None, "Creator": None}
 
 
 def require_plotting() -> None:
-    """Refuse to go on where nothing can be drawn.
+    """Check that figures can be drawn.
 
     Raises:
         ConfigError: matplotlib is not installed.
@@ -104,7 +104,7 @@ def require_plotting() -> None:
 
 
 def pictures_of(series: Sequence[Series], figures: Sequence[Drawn] = FIGURES) -> Iterator[Picture]:
-    """Yield what can be drawn of runs of one task, the most telling first."""
+    """Yield the figures that can be drawn for runs of one task, the most important first."""
     for figure in figures:
         yield from figure(series)
 

@@ -1,4 +1,4 @@
-"""Shared by all figures: colours, marks, sizes, levels, and drawing of strangers' texts."""
+"""Shared by all figures: colours, marks, sizes, levels, and drawing of untrusted texts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 Draw: TypeAlias = "Callable[[Figure], None]"
 
 INK, SOFT, FAINT, PAPER = "#1f2328", "#6e7781", "#d0d7de", "#ffffff"
-"""Text and axes; what is less important; grid; background."""
+"""Colours of text and axes; of less important parts; of the grid; of the background."""
 BLUE, ORANGE, GREEN, PURPLE, RED, SKY = "#0072b2", "#e69f00", "#009e73", "#aa4499", "#d55e00", "#56b4e9"
-"""Okabe and Ito's colours, which people who cannot tell red from green can tell apart (purple by Tol)."""
+"""Okabe and Ito's colours, which people with red-green colour blindness can tell apart (purple by Tol)."""
 SERIES = (BLUE, ORANGE, GREEN, PURPLE, RED, SKY)
 DASHES: tuple[str, ...] = ("-", "--", "-.", ":")
-"""Of series beyond the colours, and for print without colour."""
+"""Line styles of series beyond the colours, and for print without colour."""
 
 FATES: dict[str, tuple[str, str]] = {
     "measured": ("o", BLUE),
@@ -40,45 +40,45 @@ FATES: dict[str, tuple[str, str]] = {
     "rejected": ("^", RED),
     "quarantined": ("d", RED),
 }
-"""Mark and colour by status; distinct without colour."""
+"""Mark and colour of each status; the marks differ without colour, too."""
 OTHER_FATE = ("*", SOFT)
 
 WIDE, HIGH = 6.4, 3.6
-"""Inches: what fits a column and a half of a paper."""
+"""Inches: width and height that fit a column and a half of a paper."""
 _NAME_GAP = 0.045
-"""Of an axis' height: a line of small text."""
+"""Height of a line of small text, as a share of the axis' height."""
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Of a logarithmic axis."""
+"""Ticks of a logarithmic axis."""
 _SPREAD = 6.0
-"""From this ratio of largest to smallest on, speedups are on a logarithmic axis."""
+"""Ratio of largest to smallest speedup from which on the axis is logarithmic."""
 
 
 _FAR = 3.0
-"""A line that lies further above the best than by this factor would squeeze all else."""
+"""Largest factor by which a line may be above the best; further ones would squeeze everything else."""
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that can be drawn."""
+    """A figure that can be drawn."""
 
     name: str
-    """Of its file, without suffix."""
+    """Name of its file, without suffix."""
     title: str
     caption: str
-    """A sentence or two for people who read nothing else."""
+    """A sentence or two for people who read only this."""
     size: tuple[float, float]
     """Inches: width, height."""
     draw: Draw
 
 
 def style_of(place: int) -> tuple[str, str]:
-    """Return colour and dashes of the n-th series."""
+    """Return colour and line style of the n-th series."""
     return SERIES[place % len(SERIES)], DASHES[place // len(SERIES) % len(DASHES)]
 
 
 def shown(text: str, width: int) -> str:
-    """Return a text of a stranger's (a title, a name) as it can be drawn: one line, of characters that the font has.
+    """Return an untrusted text (a title, a name) in a drawable form: one line, of characters that the font has.
 
-    Signs that are drawn otherwise, directions and controls become a question mark in a box.
+    Characters that the font cannot draw, direction marks and control characters become a question mark in a box.
     """
     from matplotlib.font_manager import findfont, get_font  # noqa: PLC0415 - only when drawing
 
@@ -88,7 +88,7 @@ def shown(text: str, width: int) -> str:
 
 
 def dress(axes: Axes) -> None:
-    """Take off what distracts: two sides of the frame, strong lines."""
+    """Remove distracting parts: two sides of the frame, strong lines."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(SOFT)
     axes.tick_params(colors=INK, width=0.6)
@@ -97,12 +97,12 @@ def dress(axes: Axes) -> None:
 
 
 def count_rounds(axes: Axes) -> None:
-    """Have the horizontal axis count whole rounds."""
+    """Let the horizontal axis count whole rounds."""
     axes.locator_params(axis="x", integer=True)
 
 
 def scale_speedups(axes: Axes, values: Iterable[float], *, scored: bool, along: str = "y") -> None:
-    """Choose the axis of speedups: logarithmic where they lie far apart, with ticks as people say them."""
+    """Choose the axis of speedups: logarithmic for a wide range, with round ticks."""
     seen = [value for value in values if value > 0]
     if scored or not seen:
         return
@@ -124,9 +124,9 @@ class Level(msgspec.Struct, frozen=True):
 
 
 def draw_levels(axes: Axes, runs: Sequence[Run]) -> None:
-    """Draw what runs are measured against, as horizontal lines with their names at the right edge.
+    """Draw comparison values as horizontal lines with their names at the right edge.
 
-    Names stand one above the other where they would overlap. Comes last: it fixes the axis.
+    Names are stacked where they would overlap. Must be called last, since it fixes the axis.
     """
     levels = list(_levels(runs))
     for level in levels:

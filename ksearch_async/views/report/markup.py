@@ -1,7 +1,8 @@
 """HTML of the report: escaped text, tags, tables and lists.
 
-Whatever is no `Markup` is text, and is escaped; nothing but the functions here makes a `Markup`. Texts of strangers
-(titles, reasons, sources) lose what is not printable besides: terminal escapes, and marks that turn text around.
+Everything that is not a `Markup` is text, and is escaped; only the functions here make a `Markup`. Untrusted texts
+(titles, reasons, sources) also lose unprintable characters: terminal escapes, and marks that change the direction of
+text.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Markup(msgspec.Struct, frozen=True):
 
 
 Child: TypeAlias = "str | int | Markup | Iterable[Child] | None"
-"""Text and numbers are escaped; None is nothing."""
+"""Text and numbers are escaped; None is left out."""
 
 _VOID = frozenset({"br", "hr", "meta", "col"})
 
@@ -36,12 +37,12 @@ def tag(name: str, /, *children: Child, attributes: Mapping[str, str] | None = N
 
 
 def joined(*children: Child) -> Markup:
-    """Return what stands one after the other."""
+    """Return the children, one after the other."""
     return Markup("".join(map(_html, children)))
 
 
 def trusted(html: str) -> Markup:
-    """Return HTML that we made and that holds nothing of a stranger's unescaped: a drawn figure, a style."""
+    """Return HTML that we made and that contains no unescaped untrusted text: a drawn figure, a style."""
     return Markup(html)
 
 
@@ -72,5 +73,5 @@ def table(titles: Sequence[str], rows: Iterable[Sequence[Child]], *, numbers: Co
 
 
 def definitions(pairs: Iterable[tuple[str, Child]]) -> Markup:
-    """Return a list of names and what they are; those that are nothing are left out."""
+    """Return a list of names and their values; empty values are left out."""
     return tag("dl", [(tag("dt", name), tag("dd", told)) for name, told in pairs if told not in ("", None)])

@@ -45,32 +45,33 @@ from messages.facts import AttemptFinished
 from messages.verdicts import GOOD_FATES, Measured, Scored, score_text, worth_text
 
 _NOT_OF_THE_SEARCH = ("runs_dir", "effort", "nats", "metrics.", "sync", "weight", "tier", "workers.here")
-"""Settings that say where a run is done, and not what is done."""
+"""Settings of a run's place and process, which do not affect the search."""
 
 
 class Dossier(msgspec.Struct, frozen=True, kw_only=True):
-    """A run, for its report."""
+    """A run and the data for its report."""
 
     entrant: Entrant
     started: RunStarted
     run: Run
-    """Read with its texts."""
+    """Run, read with its texts."""
     in_use: bool
-    """A process is working on it."""
+    """True if a process is working on it."""
     best: Best | BestScore | None
     kernel: Version | None
     base: Version | None
-    """Version that the best kernel was started from; None: the reference."""
+    """Version that the best kernel was derived from; None: the reference."""
     commands: tuple[str, ...]
-    """Commands that do the same again."""
+    """Commands that repeat the run."""
     unsaid: tuple[str, ...]
-    """Settings that these cannot say, since no flag has them."""
+    """Settings without a flag, which the commands cannot express."""
     has_config: bool
-    """They are by the run's own configuration; else by its journal, which knows no endpoints and no paths."""
+    """True if the commands are derived from the run's configuration; else from its journal, which has no endpoints and
+    paths."""
 
 
 def dossier_of(folder: RunFolder) -> Dossier:
-    """Put together what there is to be said of a run."""
+    """Collect the data for a run's report."""
     run = read_run(folder, with_texts=True)
     entrant, started = entrant_of(folder.run_id, run), run.started
     assert started is not None, "a run that has begun has its first event"  # noqa: S101 - `entrant_of` has looked
@@ -128,13 +129,13 @@ def _unsaid(config: RunConfig) -> Iterator[str]:
 Section: TypeAlias = Callable[[Dossier], Iterator[Markup]]
 
 _MOST_LINES, _LONGEST_LINE = 4000, 2000
-"""Of a source or a diff: beyond that it is no page to read any more, and the file has it whole."""
+"""Longest source or diff on the page, in lines and in characters per line; the file has all of it."""
 _DIFF = {"+++": "file", "---": "file", "@@": "place", "+": "added", "-": "removed"}
-"""How a line is set by how it begins, the longest first."""
+"""CSS class of a line by its first characters, the longest first."""
 
 
 def result_words(dossier: Dossier) -> str:
-    """Say in a sentence what the run amounts to."""
+    """Return the result of the run in a sentence."""
     best = dossier.best
     if best is None:
         return "No candidate was correct and timed, or got a score."
@@ -179,7 +180,7 @@ def summary(dossier: Dossier) -> Iterator[Markup]:
 
 
 def kernel(dossier: Dossier) -> Iterator[Markup]:
-    """The best kernel's files, and what changed in them from what they were started from."""
+    """The best kernel's files, and their changes from the version that they were derived from."""
     best = dossier.kernel
     if best is None:
         yield tag("p", "There is none.")
@@ -209,7 +210,7 @@ def _bounded(lines: Sequence[str]) -> Iterator[str]:
 
 
 def measurement(dossier: Dossier) -> Iterator[Markup]:
-    """How the best kernel was checked and timed, behind which walls, and how far confirmations moved others."""
+    """How the best kernel was checked, timed and isolated, and how much confirmations moved other speedups."""
     done = dossier.run.evaluated(dossier.best.candidate_id) if dossier.best else None
     if done is None:
         yield tag("p", "Nothing was measured that counts.")
@@ -296,7 +297,7 @@ def _us(latency_us: float | None) -> str:
 
 
 def actions(dossier: Dossier) -> Iterator[Markup]:
-    """The tree as a table: every action with what came of it."""
+    """The tree as a table: every action with its result."""
     search = dossier.run.state
     way = set(path_to_best(search))
     rows: list[list[Child]] = []
@@ -315,7 +316,7 @@ def actions(dossier: Dossier) -> Iterator[Markup]:
 
 
 def attempts(dossier: Dossier) -> Iterator[Markup]:
-    """Every attempt in the order in which its outcome was known."""
+    """Every attempt, in the order of their outcomes."""
     run = dossier.run
     best_id = run.state.incumbent.candidate_id if run.state.incumbent else ""
     confirmed = {fact.candidate_id: fact for fact in run.confirmations}
@@ -369,7 +370,7 @@ def _spend(spend: Spend) -> list[str]:
 
 
 def environment(dossier: Dossier) -> Iterator[Markup]:
-    """Device, toolchain and all settings, so that nothing is left to defaults of another release."""
+    """Device, toolchain and all settings, so that no default of another release matters."""
     target, settings = dossier.started.target, dossier.run.settings
     cpu = msgspec.to_builtins(target.cpu) if target.cpu else {}
     told = {"device": target.device, "architecture": target.arch, "march": target.march, "toolchain": target.toolchain}
@@ -383,7 +384,7 @@ def environment(dossier: Dossier) -> Iterator[Markup]:
 
 
 def reproduction(dossier: Dossier) -> Iterator[Markup]:
-    """Commands to type to have it again."""
+    """Commands that repeat the run."""
     yield tag("p", "The same search again; what it finds depends on what it measures and on what the models answer:")
     yield tag("pre", tag("code", dossier.commands[0]), class_="command")
     if dossier.unsaid:
@@ -407,7 +408,7 @@ SECTIONS: tuple[tuple[str, str, Section], ...] = (
     ("environment", "Environment and settings", environment),
     ("reproduction", "To reproduce", reproduction),
 )
-"""Identifier, title and what makes it, in the order of the page; summary and figures stand before them."""
+"""Identifier, title and function of each section, in the order of the page; summary and figures come before them."""
 
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

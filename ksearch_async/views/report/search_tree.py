@@ -1,4 +1,4 @@
-"""The search tree: a row for each action, indented below the one it builds on, with what came of it as a bar."""
+"""The search tree: a row for each action, indented below its parent, with its result as a bar."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 _ROW, _FRAME = 0.19, 0.75
 """Inches."""
 _MOST = 80
-"""Rows that can be read in one picture."""
+"""Most rows that are readable in one figure."""
 _INDENT, _CHARACTER, _BOLD = 0.14, 0.068, 0.077
-"""Inches: of a level, and about of a letter."""
+"""Inches of a level, and about those of a letter."""
 _SHARE = 0.72
-"""Of the width, for the tree; bars have the rest."""
+"""Share of the width for the tree; bars have the rest."""
 _DEEPEST = 14
-"""Levels that are indented."""
+"""Most levels that are indented."""
 
 
 def tree(series: Sequence[Series]) -> Iterator[Picture]:
-    """Yield one for each run that has actions."""
+    """Yield one figure for each run that has actions."""
     runs = [run for each in series for run in each.runs]
     for number, run in enumerate(runs, start=1):
         if len(run.state.nodes) < 2:
@@ -69,7 +69,7 @@ def tree(series: Sequence[Series]) -> Iterator[Picture]:
 
 
 def rows_shown(run: Run) -> list[Row]:
-    """Return the rows; of a large tree the best, the most worked on, and what is above."""
+    """Return the rows; of a large tree the best, those with most work, and the nodes above them."""
     state = run.state
     if len(state.nodes) <= _MOST:
         return rows_of(state)
@@ -159,7 +159,7 @@ def _draw_bars(axes: Axes, run: Run, lines: Sequence[Row], way: set[str]) -> Non
 
 
 def _value(run: Run, node: Node) -> float | None:
-    """Return what an action is worth; the best's counts at once, all others' when their branch ends."""
+    """Return the worth of an action. The best's counts at once, others' when their branch ends."""
     if run.step is not None and node.node_id == run.step.mark.node_id:
         return run.step.value
     if node.best is None:

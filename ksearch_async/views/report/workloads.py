@@ -1,4 +1,4 @@
-"""How fast the best kernels are on each workload, and on which fraction of them (as Figure 3 of the paper)."""
+"""The best kernels' speed on each workload, and the share of workloads above a speedup (the paper's Figure 3)."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _BAR = 0.16
 _FRAME = 0.9
 _NAME = 36
 _FILLED = 0.8
-"""Of a workload's row."""
+"""Share of a workload's row that bars fill."""
 _MOST = 40
-"""Workloads that can be read in one picture: the slowest are shown, which is where work is left."""
+"""Most workloads that are readable in one figure. The slowest are shown, where work is left."""
 
 
 class _Bars(msgspec.Struct, frozen=True):
     label: str
     colour: str
     lengths: dict[str, tuple[float, float, float]]
-    """By workload: value, and from where to where its whisker goes."""
+    """By workload: value, and both ends of its whisker."""
 
 
 def workloads(series: Sequence[Series]) -> Iterator[Picture]:
-    """Yield one, if any run has a kernel that was timed."""
+    """Yield one figure, if any run has a timed kernel."""
     found = [workloads_of(each.runs) for each in series]
     names = list(dict.fromkeys(one.name for each in found for one in each))
     if not names:
@@ -96,7 +96,7 @@ def _draw_workloads(bars: Sequence[_Bars], names: Sequence[str], figure: Figure)
 
 
 def fractions(series: Sequence[Series]) -> Iterator[Picture]:
-    """Yield one, if there are several workloads: of one, the fraction is all or nothing."""
+    """Yield one figure, if there are several workloads; with one the fraction is 0 or 1."""
     if max((len(workloads_of(each.runs)) for each in series), default=0) < 2:
         return
     several = any(len(each.runs) > 1 for each in series)

@@ -1,8 +1,8 @@
-"""Access to the dashboard: checks before a request reaches it, and headers that bound what a browser may do.
+"""Access to the dashboard: checks before a request reaches it, and headers that limit what a browser may do.
 
 Covered: other web pages in the same browser (origin, token, no cookies), names that are made to point here (DNS
-rebinding: the `Host` header), scripts in what is shown (content security policy), other hosts (a token).
-Not covered: other users of this host may read runs, unless a token is set; traffic is not encrypted.
+rebinding: the `Host` header), scripts in shown texts (content security policy), other hosts (a token). Not covered:
+other users of this host may read runs, unless a token is set; traffic is not encrypted.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Access rights."""
 
     token: str
-    """A client that knows it may give orders."""
+    """Token that lets a client give orders."""
     reads_need_token: bool = False
-    """Without it no client may even read."""
+    """True if reading needs the token, too."""
     names: frozenset[str] = frozenset()
-    """Names of this host that browsers may know it by, besides `localhost` and addresses."""
+    """Names of this host that browsers may use, besides `localhost` and addresses."""
 
 
 class Guard:
@@ -58,7 +58,7 @@ class Guard:
         self._terms = terms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request that is refused; pass on any other."""
+        """Answer a request that is refused; pass on all others."""
         if scope["type"] != "http":
             return
 
@@ -86,7 +86,7 @@ class Guard:
         return None
 
     def _is_ours(self, host: str) -> bool:
-        """Say whether a `Host` header names us: an address cannot be made to point elsewhere, as a name can."""
+        """Return True if a `Host` header names this host. A name can be made to point elsewhere, an address cannot."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -101,19 +101,19 @@ class Guard:
 
 
 def has_token(headers: Headers, token: str) -> bool:
-    """Say whether a request carries the token. Takes as long for a wrong one as for the right one."""
+    """Return True if a request carries the token, in the same time for a right and a wrong one."""
     scheme, _, given = headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
 
 
 def problem(status: int, error: str, hint: str = "") -> Response:
-    """Return an answer that says what is wrong."""
+    """Return an answer with an error."""
     said = {"error": error, "hint": hint} if hint else {"error": error}
     return Response(msgspec.json.encode(said), status_code=status, media_type="application/json")
 
 
 def _is_same_origin(headers: Headers) -> bool:
-    """Say whether a request comes from our own page, or from no page at all (a script of the user's)."""
+    """Return True if a request comes from our own page, or from no page (a user's script)."""
     origin = headers.get("origin")
     if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False

@@ -1,4 +1,4 @@
-"""The dashboard's HTTP interface: routes, and how their answers are made. docs/guides/dashboard.md describes it."""
+"""The dashboard's HTTP interface: its routes and answers. docs/guides/dashboard.md describes it."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from messages.steering import Audience, Boost, Forbid, Instruct, Pin, Release, S
 OrderName: TypeAlias = Literal["pause", "continue", "stop", "tell", "pin", "boost", "forbid", "release"]
 MAX_BODY_BYTES = 1 << 20
 _BOOST = 0.2
-"""As `ksearch boost` does."""
+"""Default of `ksearch boost`."""
 STATIC = Path(__file__).with_name("static")
 _JSON = "application/json"
 _EVENTS = "text/event-stream"
 _GZIP_WBITS = 31
 """zlib's name for a gzip header."""
 _GZIP_LEVEL = 1
-"""The page waits for it: higher levels take longer than the bytes that they save, on this host."""
+"""The page waits for the compression: higher levels take longer than sending the bytes that they save."""
 
 _DETAILS: dict[str, Callable[[Run, str], object]] = {
     "nodes/{part}": node_details,
@@ -187,17 +187,17 @@ async def _broken(request: Request, error: Exception) -> Response:
 
 
 class BadOrderError(ConfigError):
-    """No order of ours."""
+    """The request is not an order."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An order, as the page sends it."""
+    """An order in the page's form."""
 
     order: OrderName
     node_id: str = ""
-    """Of `pin`, `boost`, `forbid` and `release`."""
+    """Node of `pin`, `boost`, `forbid` and `release`."""
     text: str = ""
-    """Of `tell`."""
+    """Text of `tell`."""
     to: Audience = "both"
     by: float = _BOOST
     reason: str = ""
@@ -217,7 +217,7 @@ def read_asked(body: bytes) -> Asked:
     """Read an order.
 
     Raises:
-        BadOrderError: it is none.
+        BadOrderError: it is not an order.
     """
     try:
         asked = _asked.decode(body)
@@ -231,7 +231,7 @@ def read_asked(body: bytes) -> Asked:
 
 
 async def carry_out(line: Line, asked: Asked) -> Outcome:
-    """Give an order, and say what came of it; also where it is refused."""
+    """Give an order, and return its outcome, also if it is refused."""
     try:
         return await _course(line, asked) or await _given(line, asked)
     except ConfigError as error:

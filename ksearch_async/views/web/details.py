@@ -19,18 +19,18 @@ from messages.verdicts import DidNotBuild
 
 
 class UnknownPartError(KsearchError):
-    """The run has no such thing."""
+    """The run has no such part."""
 
 
 class NodeDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, and what coders were asked and answered for it."""
+    """A node, with the coders' questions and answers for it."""
 
     node: Node
     attempts: tuple[Told, ...]
 
 
 class CandidateDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate, and what became of it."""
+    """A candidate, with its verdicts."""
 
     candidate_id: str
     language: str
@@ -41,12 +41,12 @@ class CandidateDetails(msgspec.Struct, frozen=True, kw_only=True):
     """The compiler's first error; empty: it built, or was never tried."""
     verdicts: tuple[CandidateEvaluated, ...]
     node_id: str
-    """Empty while it has no outcome."""
+    """Node of its attempt; empty while it has no outcome."""
     round: int
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):
-    """Cost of answers."""
+    """Cost of some answers."""
 
     calls: int
     prompt_tokens: int
@@ -54,11 +54,11 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int
     reasoning_tokens: int
     latency_s: float
-    """Of all answers together."""
+    """Sum over all answers."""
     cost_usd: float | None
     """Null: a price is not known."""
     known_usd: float
-    """Of the answers with a known price."""
+    """Cost of the answers with a known price."""
     unpriced_calls: int
 
 
@@ -83,7 +83,7 @@ class CostDetails(msgspec.Struct, frozen=True, kw_only=True):
 
     total: Costs
     models: tuple[ModelCosts, ...]
-    """Also those that were never asked."""
+    """All models, also those that were never called."""
     nodes: tuple[NodeCosts, ...]
 
 
@@ -94,7 +94,7 @@ class TaskDetails(msgspec.Struct, frozen=True, kw_only=True):
     task: TaskSpec
     description: TaskDescription
     settings: SearchSettings
-    """As they hold now."""
+    """The current settings."""
     target: Target
     lineup: Lineup
     seed: int
@@ -136,7 +136,7 @@ def candidate_details(run: Run, candidate_id: str) -> CandidateDetails:
 
 
 def cost_details(run: Run, _run_id: str = "") -> CostDetails:
-    """Return what a run's models cost so far."""
+    """Return the costs of a run's models so far."""
     spending, nodes = run.spending(), run.state.nodes
     return CostDetails(
         total=_costs(spending.of_role("planner").plus(spending.of_role("coder"))),
@@ -152,7 +152,7 @@ def cost_details(run: Run, _run_id: str = "") -> CostDetails:
 
 
 def task_details(run: Run, run_id: str) -> TaskDetails:
-    """Return what a run is about.
+    """Return a run's task.
 
     Raises:
         UnknownPartError: it has not begun.
@@ -168,9 +168,9 @@ class NodeHere(msgspec.Struct, frozen=True, kw_only=True):
 
     presence: Presence
     age_s: float
-    """Since it last said that it is there."""
+    """Seconds since it last announced its presence."""
     unfit: bool
-    """It takes no jobs because it cannot do them, or left for that reason."""
+    """True if it takes no jobs because it cannot do them, or left for that reason."""
 
 
 class NodesHere(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,7 +185,7 @@ class NodesHere(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def roster_told(roster: Roster) -> NodesHere:
-    """Return who takes part."""
+    """Return the nodes and runs of a server for the page."""
     return taken(NodesHere, roster, nodes=tuple(taken(NodeHere, one, unfit=one.is_unfit) for one in roster.nodes))
 
 

@@ -30,22 +30,22 @@ from messages.base import KsearchError, ProtocolError
 
 T = TypeVar("T")
 _IMPOSSIBLE = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, AssertionError, RecursionError)
-"""Errors of folding where records are well-formed and no planner can have decided them: they were edited."""
+"""Errors while folding well-formed records that no planner can have decided: the journal was edited."""
 _to_json = msgspec.json.Encoder()
 
 
 class OpenedRun:
-    """One run's updates so far. Watchers read them by place, each at its own pace; none holds up another."""
+    """One run's updates so far. Watchers read them by index, each at its own pace, without holding up each other."""
 
     def __init__(self, run_id: str, feed: Feed) -> None:
         self.run_id = run_id
         self.failure: KsearchError | None = None
-        """Why nothing more comes."""
+        """Reason why no further updates come."""
         self.watchers = 0
         self.left_at = anyio.current_time()
-        """When the last watcher went, by the event loop's clock."""
+        """Time at which the last watcher left, by the event loop's clock."""
         self.updates: list[bytes] = []
-        """JSON."""
+        """Updates as JSON."""
         self._feed = feed
         self._folding = Folding()
         self._lock = anyio.Lock()
@@ -54,7 +54,7 @@ class OpenedRun:
         self._news = anyio.Event()
 
     async def follow(self) -> None:
-        """Fold what the run's feed brings until cancelled, or until it fails: then `failure` says why."""
+        """Fold the records of the run's feed until cancelled, or until it fails: then `failure` has the reason."""
         try:
             async with aclosing(self._feed.batches()) as batches:
                 async for batch in batches:
@@ -70,7 +70,7 @@ class OpenedRun:
             self._tell()
 
     async def current(self) -> None:
-        """Wait until all that was there when the run was opened is read.
+        """Wait until everything is read that existed when the run was opened.
 
         Raises:
             messages.base.KsearchError: it cannot be read.
@@ -80,13 +80,13 @@ class OpenedRun:
             raise self.failure
 
     async def news(self, index: int) -> None:
-        """Wait until there is an update at a place, or nothing more comes."""
+        """Wait until there is an update with this index, or no further ones come."""
         while index >= len(self.updates) and self.failure is None:
             await self._news.wait()
 
     @property
     def is_current(self) -> bool:
-        """Say whether all is read that was there when the run was opened, and nothing failed."""
+        """Return True if everything is read that existed when the run was opened, and nothing failed."""
         return self._current.is_set() and self.failure is None
 
     @property
@@ -95,11 +95,11 @@ class OpenedRun:
         return self._seqs[-1] if self._seqs else 0
 
     def index_after(self, seq: int) -> int:
-        """Return the place of the first update behind a record."""
+        """Return the index of the first update after a record."""
         return bisect_right(self._seqs, seq)
 
     def seq_at(self, index: int) -> int:
-        """Return the number of the record at a place."""
+        """Return the number of the record with an index."""
         return self._seqs[index]
 
     async def ask(self, question: Callable[[Run, str], T], name: str) -> T:
@@ -159,9 +159,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int = 0
     max_rounds: int = 0
     speedup: float | None = None
-    """Of the best against the reference; null: there is none, or candidates have scores."""
+    """Speedup of the best; null: there is none, or candidates have scores."""
     credit: float | None = None
-    """Its interval's lower bound, or the score."""
+    """Lower bound of its interval, or the score."""
     elapsed_s: float = 0.0
     cost_usd: float = 0.0
     started_at: str
@@ -169,11 +169,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     scored: bool = False
     place: PlaceKind
     error: str = ""
-    """Why it cannot be read."""
+    """Reason why it cannot be read."""
 
 
 def unread_row(found: Found, place: PlaceKind, *, error: str = "") -> Row:
-    """Return what is said of a run that was not read, or cannot be."""
+    """Return the row of a run that was not read, or cannot be read."""
     standing = "damaged" if error else "unread"
     return Row(run_id=found.run_id, standing=standing, started_at=found.changed_at, place=place, error=error)
 
@@ -184,49 +184,49 @@ _LOCKS = Path("/proc/locks")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that is there."""
+    """A run that exists."""
 
     run_id: str
     version: Hashable
-    """Another one whenever the run has gone on."""
+    """Changes whenever the run has new records."""
     changed_at: str
-    """ISO 8601, UTC: when it was last seen to go on."""
+    """Time of its last new record, ISO 8601, UTC."""
     is_led: bool
-    """A process works on it."""
+    """True if a process works on it."""
 
 
 class Place(Protocol):
-    """Holds runs."""
+    """A place with runs: a folder, or a server."""
 
     kind: PlaceKind
 
     async def runs(self) -> list[Found]:
-        """Return the runs that are there now.
+        """Return the runs that exist now.
 
-        Raises: messages.base.KsearchError: that is not known.
+        Raises: messages.base.KsearchError: they cannot be listed.
         """
 
     async def feed(self, run_id: str) -> Feed | None:
         """Return a run's records; None if there is no such run. The id comes from outside and is not trusted."""
 
     def line(self, run_id: str) -> AbstractAsyncContextManager[Line]:
-        """Return the way to give a run orders, which `feed` has found; open while it is entered.
+        """Return a line to a run that `feed` has found, for orders; open while it is entered.
 
         Raises (when entered):
-            ConfigError: it takes none.
+            ConfigError: it takes no orders.
             messages.base.BusError: its server cannot be reached.
         """
 
     async def roster(self) -> Roster | None:
-        """Return who takes part in the runs here; None if that is not known here.
+        """Return the nodes that take part in the runs here; None if that is not known here.
 
         Raises:
-            messages.base.BusError: it cannot be read.
+            messages.base.BusError: they cannot be read.
         """
 
 
 class FolderPlace:
-    """Runs in the folders of a directory."""
+    """Runs in the subfolders of a directory."""
 
     kind: PlaceKind = "folder"
 
@@ -252,11 +252,11 @@ class FolderPlace:
         return open_line(str(path), None, self.runs_dir, self._environment, credentials=self._credentials)
 
     async def roster(self) -> Roster | None:
-        """See `Place.roster`. Processes show themselves on servers only."""
+        """See `Place.roster`. Nodes announce themselves on servers only."""
         return None
 
     def folder(self, run_id: str) -> RunFolder | None:
-        """Return the folder of a run, which lies in the directory itself; None if there is none."""
+        """Return the folder of a run, directly in the directory; None if there is none."""
         if not run_id or run_id in (".", "..") or "/" in run_id:
             return None
         folder = RunFolder(self.runs_dir / run_id)
@@ -335,10 +335,10 @@ def _names(folder: Path) -> list[str]:
 
 
 def _locked_files() -> frozenset[int] | None:
-    """Return the inodes of the files that are locked; None where the system does not tell.
+    """Return the inodes of locked files; None if the system does not tell.
 
-    Asking for a lock would tell, too; but a run that begins at that instant would be refused its own. Devices are not
-    compared: some file systems give another one here than in a file's status.
+    Trying to take a lock would tell, too, but a run that begins at that instant would then be refused its own. Devices
+    are not compared: some file systems report another one here than in a file's status.
     """
     try:
         lines = _LOCKS.read_text(encoding="ascii").splitlines()
@@ -353,12 +353,12 @@ def _locked_files() -> frozenset[int] | None:
 
 
 LOOK_S = 1.0
-"""How often places are looked at for runs."""
+"""Seconds between looks for runs."""
 IDLE_S = 600.0
 """Seconds after which a run without viewers is dropped."""
 KEPT_RUNS, KEPT_UPDATES = 12, 16_000
 """Most runs without viewers that are kept, and most updates of all of them together: about 80 MB. The list reads all
-runs; the newest are there at once on request."""
+runs; the newest are then available at once."""
 
 log = structlog.get_logger(__name__)
 
@@ -368,7 +368,7 @@ class UnknownRunError(KsearchError):
 
 
 class Shelf:
-    """Runs of one or more places. `keep` does its work; the rest needs that to go on."""
+    """Runs of one or more places. `keep` must run meanwhile."""
 
     def __init__(
         self,
@@ -378,7 +378,7 @@ class Shelf:
         kept_updates: int = KEPT_UPDATES,
         look_s: float = LOOK_S,
     ) -> None:
-        """Say where runs are looked for; of two places that have a run, the first counts."""
+        """Begin with these places; if two have the same run, the first counts."""
         self._places = places
         self._kept_updates = kept_updates
         self._idle_s = idle_s
@@ -390,7 +390,7 @@ class Shelf:
         self._rows: dict[str, tuple[Found, Row]] = {}
         self._changed = anyio.Event()
         self.version = 0
-        """Another one whenever the list of runs has changed."""
+        """Changes whenever the list of runs has changed."""
 
     async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Follow the opened runs and keep the list, until cancelled."""
@@ -425,13 +425,13 @@ class Shelf:
         return Roster(at=datetime.now(UTC).isoformat(timespec="milliseconds"), nodes=(), runs=())
 
     async def change(self, version: int) -> None:
-        """Wait until the list is another one."""
+        """Wait until the list has changed."""
         while self.version == version:
             await self._changed.wait()
 
     @asynccontextmanager
     async def run(self, run_id: str) -> AsyncIterator[OpenedRun]:
-        """Have a run open for as long as the context lasts, read up to where it is now."""
+        """Keep a run open while the context lasts, read up to its current state."""
         opened = await self._open(run_id)
         opened.watchers += 1
         try:
@@ -442,7 +442,7 @@ class Shelf:
             opened.left_at = anyio.current_time()
 
     async def place_of(self, run_id: str) -> Place:
-        """Return where a run is.
+        """Return the place of a run.
 
         Raises:
             UnknownRunError: there is none of this name.
@@ -478,7 +478,7 @@ class Shelf:
         return opened
 
     def _sweep(self) -> None:
-        """Drop the runs without viewers, those that were left first before others."""
+        """Drop the runs without viewers, those that were left first."""
         now, runs, updates = anyio.current_time(), 0, 0
         for opened in sorted(self._opened.values(), key=lambda each: each.left_at, reverse=True):
             if opened.failure is None and (opened.watchers or self._goes_on(opened.run_id)):
@@ -489,7 +489,7 @@ class Shelf:
                 self._drop(opened.run_id)
 
     def _goes_on(self, run_id: str) -> bool:
-        """Return True if a process works on a run: the list would open it again at once."""
+        """Return True if a process works on a run; the list would open it again at once."""
         return run_id in self._rows and self._rows[run_id][0].is_led
 
     def _drop(self, run_id: str) -> None:
@@ -512,7 +512,7 @@ class Shelf:
             await self._bring_up(each, place)
 
     async def _found(self) -> dict[str, tuple[Found, Place]]:
-        """Return the runs that are there; of a place that cannot be looked at, those that were."""
+        """Return the runs that exist; for a place that cannot be read, those found last."""
         found: dict[str, tuple[Found, Place]] = {}
         for place in self._places:
             try:
@@ -538,7 +538,7 @@ class Shelf:
             self._tell()
 
     async def _row(self, found: Found, place: Place) -> Row:
-        """Read a run that is not open; one of the past stays open while there is room."""
+        """Read a run that is not open. A finished run stays open while there is room."""
         try:
             async with self.run(found.run_id) as opened:
                 if opened.failure is not None:
@@ -573,10 +573,10 @@ _STILL_HERE = b": still here\n\n"
 
 
 async def told_updates(opened: OpenedRun, after: int, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
-    """Yield a run's updates behind a record, then those that come.
+    """Yield a run's updates after a record, then new ones.
 
-    The last event is `reset` if the run does not go that far: it is not the one that the watcher knew; `trouble` if it
-    cannot be read any more. The next visitor finds it opened anew.
+    The last event is `reset` if the run has fewer records, so that it is not the one that the watcher knew, or
+    `trouble` if it can no longer be read. The next visitor finds it opened again.
     """
     yield _STILL_HERE
     if after > opened.last_seq:
@@ -602,7 +602,7 @@ async def told_updates(opened: OpenedRun, after: int, *, keep_alive_s: float = K
 
 
 async def told_runs(shelf: Shelf, *, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
-    """Yield the list of runs, then again whenever it is another one."""
+    """Yield the list of runs, then again whenever it has changed."""
     while True:
         version = shelf.version
         yield _event(b"runs", msgspec.json.encode({"runs": shelf.rows()}))

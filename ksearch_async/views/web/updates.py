@@ -1,7 +1,7 @@
 """Updates for the page: one for each record of a run, with the values that it changed.
 
-A reader that keeps the latest `NodeView` and `JobView` by id, and all `Mark`s, knows the run as it is. Field names are
-the JSON's; fields at their default are left out of it.
+A reader that keeps the latest `NodeView` and `JobView` by id, and all `Mark`s, knows the run's current state. Field
+names are the JSON's; fields with their default value are left out of it.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ from messages.verdicts import DidNotBuild, Fate
 
 JobVerb: TypeAlias = Literal["planning", "writing", "building", "evaluating", "confirming"]
 NoteKind: TypeAlias = Literal["best", "world_model", "attempt", "loss", "steering", "course"]
-"""Subject of a line: a new best or its confirmation, the tree, an attempt, what the infrastructure lost, an order of
-a person's, how the run goes on or ends."""
+"""Subject of a line: a new best or its confirmation, the tree, an attempt, a loss by the infrastructure, a person's
+order, or the run's own state."""
 
 
 class Worth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -68,11 +68,11 @@ class Worth(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     speedup_high: float | None = None
     latency_us: float | None = None
     is_least: bool = False
-    """`speedup` is a lower bound: its time could not be determined."""
+    """True if `speedup` is a lower bound, since the time could not be determined."""
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An action of the tree as it is after a record."""
+    """An action of the tree after a record."""
 
     node_id: str
     parent_id: str
@@ -80,52 +80,52 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     title: str
     state: NodeState
     priority: float = 0.0
-    """V, as the planner's model last said it."""
+    """V, as last given by the planner's model."""
     difficulty: int = 1
     depth: int = 0
     origin: Origin = "model"
     second_id: str = ""
     expected_gain: float | None = None
     best: Worth | None = None
-    """Of its branches that ended; see `JobView` for what is under way."""
+    """Best of its branches that ended; see `JobView` for work in flight."""
     rounds: int = 0
     tries: int = 0
     fates: tuple[tuple[Fate, int], ...] = ()
     in_flight: int = 0
-    """Branches at work on it."""
+    """Number of branches at work on it."""
     prune_reason: str = ""
     spent: bool = False
     pinned: bool = False
     boost: float = 0.0
     forbidden: bool = False
-    """It, or an action above it."""
+    """True if it, or an action above it, is forbidden."""
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A piece of work, from the record that asked for it to the one that answered."""
+    """A piece of work, from the record that requested it to the one that answered."""
 
     job_id: str
     verb: JobVerb
     node_id: str
     """`n0` for the planner's calls."""
     began_s: float
-    """Seconds of the run at which it was asked for: queueing is included."""
+    """Seconds of the run at which it was requested, so queueing is included."""
     ended_s: float | None = None
-    """Null: under way."""
+    """Null: in flight."""
     busy_s: float | None = None
-    """Of the time between, what its worker itself says that it took; null: it does not say."""
+    """Seconds of work as reported by its worker; null: not reported."""
     branch_id: str = ""
     candidate_id: str = ""
     worker: str = ""
     """Process that did it; empty in a run of one process."""
     unit: str = ""
-    """Device of an evaluation, as its evaluator names it; the model's name of a question."""
+    """Device of an evaluation, as its evaluator names it; name of the model of a question."""
     result: str = ""
-    """Verdict's tag, `built`, `written`, `unusable`, `edits`, `refused`, `lost`, `dropped`; empty: under way."""
+    """Verdict's tag, `built`, `written`, `unusable`, `edits`, `refused`, `lost`, `dropped`; empty: in flight."""
 
 
 class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An attempt, or one draft of it, that has its outcome."""
+    """An attempt, or one draft of it, with its outcome."""
 
     node_id: str
     branch_id: str
@@ -136,11 +136,11 @@ class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     candidate_id: str = ""
     worth: Worth | None = None
     repeats_known: bool = False
-    """It wrote what another attempt had written."""
+    """True if another attempt had written the same."""
 
 
 class ConfirmationView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A candidate that was measured a second time: from then on it counts for what that said, not its attempt."""
+    """A candidate that was measured a second time, which counts from then on instead of its attempt."""
 
     candidate_id: str
     fate: Fate
@@ -148,7 +148,7 @@ class ConfirmationView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     worth: Worth | None = None
     """Null: it was refuted."""
     screen_speedup: float
-    """Speedup by its first measurement."""
+    """Speedup in its first measurement."""
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -163,13 +163,13 @@ class Update(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The values that one record changed."""
 
     seq: int
-    """Of the record: a reader that knows the run up to here goes on after it."""
+    """Number of the record: a reader that knows the run up to here continues after it."""
     at: str
     """ISO 8601, UTC."""
     totals: Totals
     head: Head | None = None
     nodes: tuple[NodeView, ...] = ()
-    """Those that changed, as they are now."""
+    """Nodes that changed, in their new state."""
     jobs: tuple[JobView, ...] = ()
     attempts: tuple[AttemptView, ...] = ()
     confirmations: tuple[ConfirmationView, ...] = ()
@@ -190,7 +190,7 @@ _VERBS: dict[type, JobVerb] = {
     ConfirmationRequested: "confirming",
 }
 _WHOLE_TREE = SearchOpened | SearchReopened | RunFinished
-"""Facts after which every node is looked at."""
+"""Facts after which every node is compared."""
 _SUBTREE = NodePruned | NodeForbidden | NodeReleased
 _KINDS: tuple[tuple[type | tuple[type, ...], NoteKind], ...] = (
     ((IncumbentChanged, ConfirmationFinished), "best"),
@@ -201,22 +201,22 @@ _KINDS: tuple[tuple[type | tuple[type, ...], NoteKind], ...] = (
 
 
 class Folding:
-    """Takes a run's records, one after the other, and says of each what it changed."""
+    """Folds a run's records, one after the other, and returns the changes of each."""
 
     def __init__(self) -> None:
         self.run = Run(with_texts=True)
         self._narrator = Narrator(self.run, open_count=self._open_count)
         self._nodes: dict[str, Node] = {}
-        """Values as last sent."""
+        """Nodes as last sent."""
         self._open = 0
-        """How many of these are open."""
+        """Number of open nodes among them."""
         self._facts: list[Fact] = []
-        """Of the record that is folded, so far."""
+        """Facts so far of the record that is folded."""
         self._jobs: dict[str, JobView] = {}
-        """Those under way."""
+        """Jobs in flight."""
         self._head: Head | None = None
         self._basis: tuple[object, ...] | None = None
-        """The values that the head was made of."""
+        """Values from which the head was made."""
 
     def take(self, record: Record) -> Update:
         """Fold a record."""
@@ -280,7 +280,7 @@ class Folding:
                     yield view
 
     def _open_count(self) -> int:
-        """Return how many nodes are open after the facts so far: counting thousands would take longer than folding."""
+        """Return the number of open nodes after the facts so far, without counting all of them."""
         nodes = self.run.state.nodes
         touched = dict.fromkeys(self._touched(self._facts))
         return self._open + sum(_is_open(nodes.get(each)) - _is_open(self._nodes.get(each)) for each in touched)
@@ -326,7 +326,7 @@ class Folding:
 
 
 def updates_of(records: Iterable[Record]) -> Iterator[Update]:
-    """Yield what each of a run's records changed; all of them, from the first."""
+    """Yield the changes of each of a run's records, from the first on."""
     return map(Folding().take, records)
 
 

@@ -1,6 +1,6 @@
 """From programs and a plan to one C++ source, for one workload or several.
 
-The source knows its shapes; for any others it returns an error instead of a result.
+The source is specialised to its shapes. For other shapes it returns an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NO_TRAPS = """\
 // Nobody asks for floating-point exceptions: so conditions may become blends, and loops with them vectors.
 #pragma GCC optimize("no-trapping-math")
 #endif"""
-"""Without it GCC 12 leaves loops with conditions scalar where there are no mask registers (AVX-512)."""
+"""Without it GCC 12 does not vectorise loops with conditions where there are no mask registers (AVX-512)."""
 _SHAPES = re.compile(r"int64_t\s*\*\s*(?:const\s*)?\*\s*(?:const\s*)?(\w+)\s*\)$")
 _SAME = """\
 static bool are_shapes(const int64_t* const* shapes, std::initializer_list<std::initializer_list<int64_t>> wanted) {
@@ -41,7 +41,7 @@ static bool are_shapes(const int64_t* const* shapes, std::initializer_list<std::
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """How the candidate is called."""
+    """Call form of the candidate."""
 
     language: ClassVar[Language] = "cpp"
     header: str
@@ -53,10 +53,10 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_source(programs: Sequence[Program], plan: Plan, contract: Contract) -> str:
-    """Return the source; of several workloads each has its code, chosen by shapes.
+    """Return the source. For several workloads it contains code for each, chosen by shapes.
 
     Raises:
-        NoRuleError: there are several, and the contract does not say where the shapes are.
+        NoRuleError: there are several, and the contract does not pass shapes.
     """
     headers = ["algorithm", "cmath", "cstddef", "cstdint", "cstring", "type_traits", "vector"]
     headers += ["initializer_list"] if len(programs) > 1 else []
@@ -105,7 +105,7 @@ def _sections(program: Program, plan: Plan, contract: Contract) -> list[str]:
 
 
 def _pointers(program: Program, contract: Contract) -> list[str]:
-    """Return the statements that give tensors and numbers their names."""
+    """Return the statements that name tensors and numbers."""
     lines = []
     for const, names, is_output in (("const ", contract.inputs, False), ("", contract.outputs, True)):
         found = [tensor for tensor in program.arguments if (tensor.role == "output") is is_output]
@@ -116,7 +116,7 @@ def _pointers(program: Program, contract: Contract) -> list[str]:
 
 
 def _workspaces(program: Program, plan: Plan, groups: tuple[Group, ...]) -> list[str]:
-    """Return the statements that allocate the values that groups hand to each other."""
+    """Return the statements that allocate the values passed between groups."""
     local = {name for group in groups for name in group.local} if plan.fuse else set()
     lines = []
     for tensor in program.tensors:
@@ -133,7 +133,7 @@ _ROWS = 64
 
 
 class _GroupWriter:
-    """One group under construction. Contractions are numbered from `first` on."""
+    """One group that is being written. Contractions are numbered from `first` on."""
 
     def __init__(self, group: Group, first: int, program: Program, plan: Plan, writer: Writer) -> None:
         self._group, self._plan = group, plan
@@ -198,7 +198,7 @@ class _GroupWriter:
         return lines
 
     def _find_bound(self) -> tuple[int, Bound | None]:
-        """Return a row stage with masked columns that need not be computed: only sums over them use them."""
+        """Return a row stage with masked columns that can be skipped, since only sums over them use them."""
         for position, stage in enumerate(self._group.stages):
             bound = None if stage.is_contraction else bound_of(stage)
             name = stage.target.name

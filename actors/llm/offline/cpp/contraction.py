@@ -1,8 +1,8 @@
 """Contractions in C++, for a block of rows: plain loops, or a kernel that keeps a tile of the result in registers.
 
-Two kernels: **lanes**, where a vector holds neighbouring columns of the result and one operand (the other one is
-broadcast, or lies alike), and **dot**, where a vector holds neighbouring terms of the sum. An operand with columns that
-are no neighbours can be packed: copied into panels as wide as a tile, in the order of the sum.
+Two kernels: **lanes**, where a vector contains neighbouring columns of the result and of one operand (the other operand
+is broadcast, or has the same layout), and **dot**, where a vector contains neighbouring terms of the sum. An operand
+with columns that are not contiguous can be packed: copied into panels as wide as a tile, in the order of the sum.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ class ContractionWriter:
     def __init__(
         self, stage: Stage, number: int, plan: Plan, writer: Writer, places: Places, written: frozenset[str]
     ) -> None:
-        """Decide how it is written.
+        """Choose the form of the code.
 
         Args:
             stage: its first axes are the rows of the group.
             number: makes names unique.
-            plan: of the program.
-            writer: of expressions.
-            places: of the tensors.
+            plan: plan of the program.
+            writer: writer of expressions.
+            places: places of the tensors.
             written: values that the group itself computes.
         """
         self._number, self._plan, self._writer = number, plan, writer
@@ -43,7 +43,7 @@ class ContractionWriter:
             range(len(stage.columns)),
             key=lambda axis: sum(place.columns[count + axis] == 1 for place in self._operands.values()),
         )
-        """Axes of the sum in the order of the loops: those along which operands are neighbours last."""
+        """Axes of the sum in the order of the loops; axes along which operands are contiguous come last."""
         self._summed = tuple(stage.columns[axis] for axis in self._order)
         vectors = plan.vectorise and not plan.wide
         self._packed = self._packable(written) if vectors and plan.pack else ""
@@ -127,7 +127,7 @@ class ContractionWriter:
         return [(axis, size) for axis, size in enumerate(self._rows) if access.strides[axis]]
 
     def _heads(self, last: str = "") -> list[str]:
-        """Return the heads of the loops of the sum; `last`: the end of the last loop, if not its size."""
+        """Return the heads of the loops of the sum. `last` is the end of the last loop, if not its size."""
         ends = [str(size) for size in self._summed]
         ends[-1:] = [last] if last and ends else ends[-1:]
         return [f"for (int64_t k{axis} = 0; k{axis} < {end}; ++k{axis})" for axis, end in enumerate(ends)]

@@ -20,7 +20,7 @@ C_TYPES = {
     "uint8": "uint8_t",
     "bool": "uint8_t",
 }
-"""A bool is read as the byte that it is: compilers do not vectorise conversions from C++'s bool."""
+"""A bool is read as a byte: compilers do not vectorise conversions from C++'s bool."""
 
 _OPERATIONS = {
     "add": "{0} + {1}",
@@ -57,7 +57,7 @@ _OPERATIONS = {
     "gelu_erf": "half * {0} * ERFC({0} * minus_root_half)",
 }
 _LANE_OPERATIONS = {"gelu_erf": "half * {0} * (one + ERF({0} * -minus_root_half))"}
-"""Cheaper where loops are vectorised; as accurate as torch's own, which has 1 + erf as well."""
+"""Cheaper in vectorised loops, and as accurate as torch's own, which computes 1 + erf as well."""
 _ELEMENTARY = ("EXPM1", "EXP", "LOG1P", "LOG", "TANH", "ERFC", "ERF")
 _IDENTITIES = {"sum": "0", "max": "-INFINITY", "min": "INFINITY"}
 
@@ -106,14 +106,14 @@ class Writer:
         return f"{kind} {name} = {_IDENTITIES[op]};"
 
     def accumulated(self, op: str, name: str, value: str) -> str:
-        """Return the statement that takes `value` into a reduction."""
+        """Return the statement that adds `value` to a reduction."""
         if op == "sum":
             return f"{name} += {value};"
         return f"{name} = {name} {'<' if op == 'max' else '>'} {value} ? {value} : {name};"
 
 
 def identifier(tensor: TensorInfo) -> str:
-    """Return a C++ name for a tensor; the prefix keeps it apart from all other names."""
+    """Return a C++ name for a tensor; its prefix keeps it distinct from all other names."""
     prefix = {"output": "o", "value": "value"}.get(tensor.role, "t")
     return f"{prefix}_{''.join(letter if letter.isalnum() else '_' for letter in tensor.name.lstrip('%'))}"
 

@@ -1,4 +1,4 @@
-"""C++ that generated programs may hold: elementary functions that vectorise, narrow floats, vectors, streaming stores.
+"""C++ for generated programs: elementary functions that vectorise, narrow floats, vectors, streaming stores.
 
 The elementary functions are branch-free float arithmetic, so that a loop that calls them can be vectorised without
 -ffast-math; largest error about 2 units in the last place. Range reductions and coefficients of exp, log and tanh are
@@ -258,16 +258,16 @@ FUNCTIONS: dict[str, str] = {
     "erf_lane": _ERF,
     "stream_out": _STREAM,
 }
-"""In an order in which each comes after what it calls."""
+"""Ordered so that each function comes after those that it calls."""
 
 
 def needed_functions(body: str, real: str, *, bfloat16: bool, vectors: bool) -> list[str]:
-    """Return the definitions that `body` needs, those that they need in turn included.
+    """Return the definitions that `body` needs, directly or indirectly.
 
     Args:
         body: the rest of the program.
         real: the compute type.
-        bfloat16: True if a tensor holds bfloat16.
+        bfloat16: True if a tensor has bfloat16 elements.
         vectors: True if contractions have kernels.
     """
     constants = "zero = 0, half = 0.5, one = 1, minus_root_half = -0.70710678118654752440"

@@ -10,13 +10,13 @@ from actors.llm.offline.stages import COSTLY, Program, Stage
 
 
 def _is_strided(stage: Stage) -> bool:
-    """Return True if an operand of a contraction has columns that are no neighbours."""
+    """Return True if an operand of a contraction has columns that are not contiguous."""
     is_product = stage.is_contraction and bool(stage.rows)
     return is_product and any(access.strides[len(stage.rows) - 1] not in {0, 1} for access in stage.reads)
 
 
 def _meets_again(stage: Stage) -> bool:
-    """Return True if something costly per element feeds a reduction."""
+    """Return True if a value that is costly per element feeds a reduction."""
     return bool(stage.reductions) and any(node.op in COSTLY and node.kind == "full" for node in stage.nodes)
 
 

@@ -1,7 +1,7 @@
 """Row stages in C++, and the places of tensors in memory.
 
 Variables of a block: `o0`, `o1`, ... number the outer row axes, `start` is the block's first row along the last one and
-`count` how many rows it has; `u` is a row of the block, `i` a column of a row.
+`count` its number of rows; `u` is a row of the block, `i` a column of a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from actors.llm.offline.plan import Plan
 from actors.llm.offline.stages import COSTLY, REDUCTIONS, Access, Node, Program, Stage, TensorInfo
 
 _BLOCK_COLUMNS = 8192
-"""Longest buffer for streamed outputs: it must stay in the caches next to the core."""
+"""Longest buffer for streamed outputs: it must stay in the core's own caches."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     row: int
     """Stride from row to row of the block."""
     columns: tuple[int, ...]
-    """Strides along what comes after the rows."""
+    """Strides along the axes after the rows."""
     written: bool
 
     @property
@@ -52,16 +52,16 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places:
-    """Where all tensors lie for a group of stages."""
+    """Places of all tensors for a group of stages."""
 
     def __init__(self, program: Program, rows: tuple[int, ...], local: dict[str, int]) -> None:
-        """`rows`: sizes of the group's axes; `local`: elements per row of the values that it keeps in buffers."""
+        """Begin. `rows`: sizes of the group's axes; `local`: elements per row of its buffered values."""
         self._sources, self._targets = program.sources, program.targets
         self.rows = rows
         self._local = local
 
     def place(self, access: Access, *, written: bool = False) -> Place:
-        """Return where a stage's access lies."""
+        """Return the place of a stage's access."""
         tensor = (self._targets if written else self._sources).get(access.name, _NUMBER)
         count = len(self.rows)
         if access.name in self._local:
@@ -76,7 +76,7 @@ class Places:
 
 
 _NUMBER = TensorInfo(name="", role="value", shape=(), dtype="float32")
-"""Of a position that is meant itself."""
+"""Access that stands for a position itself, not for an element."""
 
 
 def local_name(name: str) -> str:
@@ -90,7 +90,7 @@ def times(name: str, stride: int) -> str:
 
 
 class RowWriter:
-    """A row stage as loops over the columns of each row of a block: one per reduction that others wait for, and one."""
+    """A row stage as loops over the columns of each row of a block: one per reduction that others need, and a last."""
 
     def __init__(self, stage: Stage, plan: Plan, writer: Writer, places: Places) -> None:
         self._stage, self._plan, self._writer = stage, plan, writer
@@ -106,7 +106,7 @@ class RowWriter:
         self._block = min(math.prod(stage.columns), _BLOCK_COLUMNS) if streams and stage.stores_columns else 0
 
     def lines(self, *, bounded: bool) -> list[str]:
-        """Return the statements for all rows of a block; `bounded`: up to the C++ variable `limit` of the columns."""
+        """Return the statements for all rows of a block; `bounded`: up to column `limit`, a C++ variable."""
         count = "limit" if bounded else str(math.prod(self._stage.columns))
         block = f"alignas(64) {self._target.kind} streamed[{self._block}];"
         return [
@@ -123,7 +123,7 @@ class RowWriter:
         ]
 
     def limit(self, bound: Bound) -> list[str]:
-        """Return the statements that find the columns to compute for a block: up to the longest of its rows."""
+        """Return the statements that find the columns to compute for a block: up to its longest row."""
         needed = self._stage.needed([bound.place], ("row", "scalar"))
         size = math.prod(self._stage.columns)
         inner = [
@@ -140,7 +140,7 @@ class RowWriter:
         return [self._reads[node][1].declared(self._reads[node][0]) for node in found if node.op == "load"]
 
     def _columns_of(self, number: int, known: frozenset[int] = frozenset()) -> list[int]:
-        """Return the nodes per column that the loop of this number needs; nothing below `known` ones."""
+        """Return the nodes per column that the loop of this number needs, without those below `known` ones."""
         targets = [self._stage.output] if self._stage.stores_columns else []
         if number < self._last:
             targets = [self._stage.nodes[at].args[0] for at in self._reductions(number)]
@@ -150,7 +150,7 @@ class RowWriter:
         return [index for index in self._stage.reductions if self._levels[index] == number + 1]
 
     def _choose_kept(self) -> frozenset[int]:
-        """Return the costly values of one loop that a later one meets again."""
+        """Return the costly values of one loop that a later one needs again."""
         kept: set[int] = set()
         for number, later in enumerate(self._needed[1:], start=1):
             earlier = {index for needed in self._needed[:number] for index in needed}
@@ -169,7 +169,7 @@ class RowWriter:
         return [*lines, f"to[{self._target.element('')}] = {value};"]
 
     def _values(self, kind: str, level: int) -> list[str]:
-        """Return the values of a kind that are known from a level on, reductions aside."""
+        """Return the values of a kind that are known from a level on, without reductions."""
         return [
             f"[[maybe_unused]] const real v{index} = {self._expression(index)};"
             for index, node in enumerate(self._stage.nodes)

@@ -1,1 +1,1 @@
-"""Writes Triton: from a graph and a plan to a `kernel.py` that keeps the calling contract of the prompt."""
+"""Writes Triton: from a graph and a plan to a `kernel.py` that follows the prompt's calling contract."""

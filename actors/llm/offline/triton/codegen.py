@@ -1,6 +1,6 @@
 """From programs and a plan to one Triton source, for one workload or several; and the transformations of such plans.
 
-The source knows its shapes; for any others it raises an error.
+The source is specialised to its shapes. For other shapes it raises an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from messages.base import Language
 
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
-    """How the candidate is called."""
+    """Call form of the candidate."""
 
     language: ClassVar[Language] = "triton"
     function: str
@@ -27,14 +27,14 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write_source(programs: Sequence[Program], plan: Plan, contract: Contract) -> str:
-    """Return the source; of several workloads each has its launches, chosen by shapes.
+    """Return the source. For several workloads it contains the launches of each, chosen by shapes.
 
     Raises:
-        NoRuleError: it holds something that has no rule in Triton.
+        NoRuleError: a part has no rule in Triton.
     """
     arguments = ", ".join(contract.arguments)
     definitions: dict[str, str] = {}
-    """Names of kernels by their texts: equal ones are one."""
+    """Names of kernels by their texts: equal texts share a kernel."""
     bodies = [_body(program, plan, contract.arguments, definitions) for program in programs]
     if len(bodies) == 1:
         functions = ["\n".join([f"def {contract.function}({arguments}):", *indented(bodies[0])])]
@@ -92,7 +92,7 @@ def _has_rows(program: Program) -> bool:
 
 
 def _reads_much(program: Program) -> bool:
-    """Return True if several inputs have a value for every column, and something is reduced."""
+    """Return True if several inputs have a value for every column, and there is a reduction."""
     return any(
         stage.reductions and sum((node.op, node.kind) == ("load", "full") for node in stage.nodes) > 1
         for stage in program.stages

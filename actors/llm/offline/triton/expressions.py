@@ -75,7 +75,7 @@ def needed_functions(text: str) -> list[str]:
 
 
 class Arithmetic:
-    """Divisions, roots and elementary functions: fast ones, or as exact as the hardware has them."""
+    """Divisions, roots and elementary functions: fast, or as exact as the hardware provides."""
 
     def __init__(self, real: str, *, exact: bool) -> None:
         self.real = real
@@ -94,7 +94,7 @@ class Arithmetic:
         return f"tl.div_rn(1.0, tl.sqrt_rn({x}))" if self._exact else f"tl.rsqrt({x})"
 
     def call(self, function: str, x: str) -> str:
-        """Return an elementary function; exact means by way of double precision."""
+        """Return an elementary function; the exact form uses double precision."""
         return f"{function}(({x}).to({DOUBLE})).to({self.real})" if self._exact else f"{function}({x})"
 
 
@@ -140,13 +140,13 @@ class Writer:
     """Writes expressions for the nodes of one kernel by one plan."""
 
     def __init__(self, nodes: Sequence[Node], tensors: Mapping[str, TensorInfo], real: str, plan: Plan) -> None:
-        """Take note.
+        """Begin.
 
         Args:
-            nodes: what node arguments are positions in.
-            tensors: by their names in the source.
-            real: dtype in which is computed.
-            plan: how.
+            nodes: nodes, in which arguments are positions.
+            tensors: tensors by their names in the source.
+            real: dtype of the computation.
+            plan: form of the code.
         """
         self.real = TYPES[real]
         self._nodes = nodes
@@ -155,10 +155,10 @@ class Writer:
         self.arithmetic = Arithmetic(self.real, exact=plan.exact and real != "float64")
 
     def operation(self, node: Node) -> str:
-        """Return an element-wise operation applied to its named operands; constants stand in it as numbers.
+        """Return an element-wise operation applied to its named operands, with constants as numbers.
 
         Raises:
-            NoRuleError: an operation, or a power of a kind, for which there is no rule.
+            NoRuleError: there is no rule for an operation, or for a kind of power.
         """
         operands = [self._operand(arg) for arg in node.args]
         if all(self._nodes[arg].op == "const" for arg in node.args):
@@ -170,7 +170,7 @@ class Writer:
         return _OPERATIONS[node.op](self.arithmetic, *operands)
 
     def _power(self, node: Node, operands: list[str]) -> str:
-        """By exponential and logarithm in double precision: a negative base has no power but a whole one."""
+        """By exponential and logarithm in double precision: a negative base has only whole powers."""
         base, exponent = (self._nodes[arg] for arg in node.args)
         if base.op == "const" and base.value > 0.0:
             logarithm = f"tl.log(tl.full((1, 1), {base.value!r}, {DOUBLE}))"
@@ -183,7 +183,7 @@ class Writer:
         return f"tl.where({operands[0]} < 0.0, -1.0, 1.0) * {magnitude}" if exponent.value % 2 == 1 else magnitude
 
     def loaded(self, name: str, place: str, mask: str, *, once: bool = False) -> str:
-        """Return a tensor's elements in the compute type; `once`: nobody else reads them."""
+        """Return a tensor's elements in the compute type; `once`: nothing else reads them."""
         zero = "0.0" if "float" in self._tensors[name].dtype else "0"
         guard = f", mask={mask}, other={zero}" if mask else ""
         hint = ', eviction_policy="evict_first"' if self._plan.stream and once else ""
@@ -206,7 +206,7 @@ class Writer:
         return f"{number if number.isidentifier() else f'({number})'}.to({self.real})"
 
     def reduced(self, op: str, value: str, mask: str) -> str:
-        """Return the reduction of a block over its columns, as one column; outside of the mask nothing counts."""
+        """Return the reduction of a block over its columns, as one column; masked elements do not count."""
         chosen = f"tl.where({mask}, {value}, {_IDENTITIES[op]})" if mask else value
         if op == "sum" and self._plan.wide and self.real != DOUBLE:
             return f"tl.sum({chosen}.to({DOUBLE}), axis=1, keep_dims=True).to({self.real})"
@@ -218,7 +218,7 @@ class Writer:
 
 
 def literal(value: float) -> str:
-    """Return a number as Triton reads it."""
+    """Return a number as a Triton literal."""
     if not math.isfinite(value):
         return f'float("{value}")'
     return f"({value!r})" if value < 0 else repr(value)
@@ -230,5 +230,5 @@ def address(name: str, place: str) -> str:
 
 
 def pointer(name: str) -> str:
-    """Return the name of a tensor's pointer in a kernel; the ending keeps it apart from all other names there."""
+    """Return the name of a tensor's pointer in a kernel; its ending keeps it distinct from all other names."""
     return f"{name}_ptr"

@@ -13,11 +13,11 @@ from actors.llm.offline.stages import REDUCTIONS, Access, Node, NoRuleError, Sta
 from actors.llm.offline.triton.expressions import Writer, pointer
 
 _BLOCK_ELEMENTS = 4096
-"""Elements that a program takes at a time where the plan does not say how many rows."""
+"""Elements of a program's block, if the plan gives no number of rows."""
 _MOST_ELEMENTS = 65_536
 """Larger blocks do not fit on chip."""
 _ELEMENTS_PER_WARP = 1024
-"""32 for each thread: eight loads of 16 bytes are under way at once, and a few such blocks fit into registers."""
+"""32 for each thread: eight loads of 16 bytes in flight at once, and a few such blocks fit into registers."""
 _MOST_WARPS = 16
 _INT32_ELEMENTS = 1 << 31
 """Tensors with as many elements need addresses of 64 bits."""
@@ -27,17 +27,17 @@ class RowKernel:
     """A `@triton.jit` function and its launch."""
 
     def __init__(self, stage: Stage, plan: Plan, tensors: dict[str, TensorInfo], real: str, name: str) -> None:
-        """Decide how it is written.
+        """Choose the form of the code.
 
         Args:
             stage: accesses have the source's names.
-            plan: of the program.
-            tensors: by their names in the source.
-            real: dtype in which is computed.
-            name: of the kernel.
+            plan: plan of the program.
+            tensors: tensors by their names in the source.
+            real: dtype of the computation.
+            name: name of the kernel.
 
         Raises:
-            NoRuleError: a row is too long to be held.
+            NoRuleError: a row is too long to be held on chip.
         """
         self.name = name
         self._stage, self._plan = stage, plan
@@ -70,7 +70,7 @@ class RowKernel:
         return "\n".join(["@triton.jit", *head, *indented([*self._values(("scalar",), 0), *body])])
 
     def launch(self, name: str) -> str:
-        """Return the statement that starts it, as the function of a name, on the tensors."""
+        """Return the statement that launches it under a name, on the tensors."""
         tiles = self._constants.get("PROGRAMS", math.ceil(self._row_count / self._rows))
         grid = f"{tiles}, {math.ceil(self._column_count / self._columns)}" if self._is_flat else f"{tiles},"
         usual = min(_MOST_WARPS, max(1, self._rows * self._columns // _ELEMENTS_PER_WARP))
@@ -118,7 +118,7 @@ class RowKernel:
         return [f"v{at} = {self._expression(at)}" for at in fresh if self._stage.nodes[at].op != "const"]
 
     def _values(self, kinds: Sequence[str], level: int) -> list[str]:
-        """Return the statements for nodes of some kinds that are known from a level on, reductions aside."""
+        """Return the statements for nodes of some kinds that are known from a level on, without reductions."""
         return self._assigned(
             (
                 at
@@ -169,12 +169,12 @@ def _next_power_of_two(number: int) -> int:
 
 
 def _axes(name: str, sizes: tuple[int, ...]) -> list[str]:
-    """Return the variables that number the points of each axis."""
+    """Return the variables that number the elements of each axis."""
     return [name] if len(sizes) == 1 else [f"{name}_{axis}" for axis in range(len(sizes))]
 
 
 def _split(name: str, sizes: tuple[int, ...]) -> list[str]:
-    """Return the statements that make the variables of the axes from the one that numbers all."""
+    """Return the statements that split one running number into the variables of the axes."""
     if len(sizes) <= 1:
         return []
     lines = []
