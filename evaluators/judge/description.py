@@ -27,8 +27,8 @@ def describe_problem(
     """Return the task's description for candidates of a language.
 
     Raises:
-        ConfigError: the language cannot be given these tensors.
-        ProblemError: its candidates cannot be made as the model is.
+        ConfigError: the language does not support these tensors.
+        ProblemError: candidates cannot be made like the model.
     """
     support = support_of(language, platform_of(problem.device))
     made = tuple(map(module_terms, workloads.values() or (problem,))) if support.runner in MODULE_RUNNERS else ()
@@ -78,7 +78,7 @@ def describe_problem(
 
 
 def _calls(problems: list[Problem]) -> tuple[CallForm, ...]:
-    """Return what calls take, of each workload; nothing where none takes more than tensors one after the other."""
+    """Return the call form of each workload; none if calls take only one tensor after the other."""
     found = [problem.call for problem in problems if problem.call is not None]
     return tuple(found) if len(found) == len(problems) else ()
 
@@ -110,7 +110,7 @@ def _say_workloads(task: TaskSpec, *, is_module: bool) -> str:
 
 
 def _checks(task: TaskSpec) -> str:
-    """Describe the checks: kinds of input distributions, without numbers that a kernel could be fitted to."""
+    """Describe the checks: kinds of input distributions, without numbers that a kernel could be tuned to."""
     return (
         "Every call, the timed ones too, has inputs that were never seen, and its outputs are compared with "
         f"the reference in float64 (tolerance profile `{task.tolerance.profile}`). Shapes and dtypes are "

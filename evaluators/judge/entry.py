@@ -8,12 +8,12 @@ import sys
 from evaluators.judge.service import serve
 
 NAME = b"ks-judge"
-"""Name in lists of processes: 15 characters at most."""
+"""Name in process lists, at most 15 characters."""
 _PR_SET_NAME = 15
 
 
 def prepare() -> None:
-    """Do nothing more: what judges share has been imported."""
+    """Do nothing more: the modules that judges share are imported."""
 
 
 def main(descriptor: str) -> int:

@@ -1,10 +1,10 @@
-"""Fitness of a node: proof kernels that must pass and fail, and a device that stopped working.
+"""Fitness of a node: proof kernels that must pass and fail, and devices that stopped working.
 
 A fault of a GPU shows in one process first: a runner is replaced with every candidate, a judge after every failure. The
 device is at fault only if an unrelated process cannot use it either.
 
-Proof kernels take the same way as candidates, through a real builder and a real evaluator, in a store of their own. Not
-covered: a device that is slow or unsteady, a full disk at a later time.
+Proof kernels take the same path as candidates, through a real builder and a real evaluator, in a store of their own.
+Not covered: a device that is slow or unsteady, a full disk at a later time.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from messages.tasks import Candidate, SourceFile, Target, TaskRules, TaskSpec
 from messages.verdicts import DidNotBuild, Measured, Unstable, Verdict, Wrong, fate_of, reason_of
 
 Ails: TypeAlias = Callable[[str], str]
-"""Says what is wrong with a device; empty: nothing. Blocks."""
+"""Returns a device's fault; empty: none. Blocks."""
 REST_S = 60.0
-"""A sick device is not looked at again before."""
+"""Seconds for which a sick device is not examined again."""
 
 
 class SickDeviceError(EvaluatorError):
@@ -49,18 +49,18 @@ class Health:
 
     @property
     def is_resting(self) -> bool:
-        """True if it was found sick and is not to be tried yet."""
+        """True if it was found sick and must not be tried yet."""
         return bool(self._sick) and anyio.current_time() - self._looked_at < REST_S
 
     async def require(self) -> None:
-        """See that it is in service."""
+        """Check that it is in service."""
         if self._sick and not self.is_resting:
             await self._look()
         if self._sick:
             raise SickDeviceError(self._device, self._sick)
 
     async def blame(self, error: EvaluatorError) -> EvaluatorError:
-        """Return the error to raise for a judge's failure: the device's, or its own."""
+        """Return the error to raise for a judge's failure: the device's fault, or its own."""
         await self._look()
         return SickDeviceError(self._device, self._sick) if self._sick else error
 
@@ -73,7 +73,7 @@ class Health:
 _TASK = TaskSpec(
     name="proof",
     source="kernelbench",
-    # The known module calls what the reference calls.
+    # The known module calls the reference's own operators.
     rules=TaskRules(library_calls="allow"),
     text="""
 import torch
@@ -96,14 +96,14 @@ def get_init_inputs():
 
 _TRIES = 5
 _PAUSE_S = 2.0
-"""A device on which something else runs for a moment, the proofs of its neighbours say, is given a few more tries."""
+"""Pause before another try, since a device may be in use for a moment, by its neighbours' proofs for example."""
 
 
 async def prove_builder(builder: Builder, language: Language, target: Target) -> None:
-    """Have a builder build what is right, and refuse what is no program.
+    """Check that a builder builds a correct program, and refuses a text that is not a program.
 
     Raises:
-        EvaluatorError: it does not; says what it did instead.
+        EvaluatorError: it does not; names what it did instead.
     """
     await _build(builder, _candidate(language, SPECS[language].proof), target)
     outcome = (await builder.build(_build_job(_candidate(language, "this is (no program\n"), target))).outcome
@@ -112,10 +112,10 @@ async def prove_builder(builder: Builder, language: Language, target: Target) ->
 
 
 async def prove_evaluator(builder: Builder, evaluator: Evaluator, language: Language, target: Target) -> None:
-    """Have an evaluator measure what is right, and find wrong what is wrong.
+    """Check that an evaluator measures a correct kernel, and finds a wrong one wrong.
 
     Raises:
-        EvaluatorError: it does not; says what it did instead.
+        EvaluatorError: it does not; names what it did instead.
     """
     spec = SPECS[language]
     for number in range(_TRIES):

@@ -24,55 +24,55 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of a candidate. Wall-clock limits are by the judge's clock."""
 
     start_s: float = 30.0
-    """Until the runner is there; on a GPU with its context."""
+    """Seconds until the runner is ready; on a GPU with its context."""
     load_s: float = 10.0
     first_call_s: float = 10.0
     call_s: float = 3.0
     """Least limit of a later call; it grows to `call_slowdown` times the reference's own time."""
     call_slowdown: float = 50.0
     evaluation_s: float = 120.0
-    """Sum of the calls; grows to `evaluation_slowdown` times the reference's own time."""
+    """Limit of all calls together; grows to `evaluation_slowdown` times the reference's own time."""
     evaluation_slowdown: float = 500.0
     memory_bytes: int = 4 << 30
     """Address space beyond the tensors and the threads' stacks."""
     printed_bytes: int = 256 << 10
-    """The rest is dropped."""
+    """Further output is dropped."""
     isolation: Isolation = "auto"
-    """`strict`: only behind the layers without which a candidate could reach the host."""
+    """`strict`: refuse to run without the layers that keep a candidate from the host."""
 
 
 GPU_LIMITS = Limits(load_s=180.0, first_call_s=60.0, call_s=5.0, evaluation_s=120.0)
-"""For candidates on a GPU: the first call may compile and tune."""
+"""Limits of candidates on a GPU: the first call may compile and tune."""
 
 INTERPRETED_LIMITS = Limits(load_s=20.0, first_call_s=60.0, call_s=60.0, evaluation_s=180.0)
-"""For candidates that an interpreter runs: a call may take a thousand times as long as on its device."""
+"""Limits of interpreted candidates: a call may take a thousand times as long as on its device."""
 
 Work: TypeAlias = Literal["check", "time", "both"]
-"""Work of a judge. Checks may go on beside a timing on a CPU; a timing has its device alone. On a GPU one judge does
-both, one after the other."""
+"""Work of a judge. On a CPU, checks may run beside a timing, which has its device alone. On a GPU one judge does both,
+one after the other."""
 
 
 Baseline: TypeAlias = Literal["", "torch.compile"]
 
 
 class Open(msgspec.Struct, frozen=True, kw_only=True, tag="open"):
-    """First frame: the one task of this judge, and its work."""
+    """First frame: the only task of this judge, and its work."""
 
     task: TaskSpec
     language: Language
     limits: Limits
     work: Work
     device: str = "cpu"
-    """`cpu`, or `cuda:0`: a judge of a GPU sees that one only."""
+    """`cpu`, or `cuda:0`: a judge of a GPU sees only that one."""
     baseline: Baseline = ""
-    """A second program that is timed beside the reference."""
+    """A second program to time beside the reference."""
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     """A built candidate."""
 
     product: str
-    """Path of what was built: a shared library, a Python file."""
+    """Path of the build product: a shared library, a Python file."""
     entry_point: str
 
 
@@ -85,13 +85,13 @@ class Check(msgspec.Struct, frozen=True, kw_only=True, tag="check"):
 
     artifact: Artifact
     purpose: Purpose = "screen"
-    """To `confirm` it, it is checked on hidden workloads too."""
+    """With `confirm` it is also checked on hidden workloads."""
     keep_above: float | None = None
-    """See `EvaluateCandidate`; heeded on a GPU, where a candidate that is far below need not be checked further."""
+    """See `EvaluateCandidate`; used on a GPU, where a candidate far below need not be checked further."""
 
 
 class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
-    """Ask a timing judge how fast a candidate is that passed its checks. The device is its own until it answers."""
+    """Ask a timing judge for the speed of a checked candidate. The judge has the device until it answers."""
 
     artifact: Artifact
     purpose: Purpose
@@ -100,7 +100,7 @@ class Time(msgspec.Struct, frozen=True, kw_only=True, tag="time"):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, tag="profile"):
-    """Ask a judge of a GPU what the GPU does in a call of a candidate that was timed. The device is its own."""
+    """Ask a judge of a GPU for the GPU activity in a call of a timed candidate. The judge has the device."""
 
     artifact: Artifact
 
@@ -131,12 +131,12 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
     reference_dtype: str
     """Precision of the expected values."""
     deterministic: bool | None = None
-    """True if a repeated call gave the same bits; None: not looked at."""
+    """True if a repeated call gave the same bits; None: not checked."""
     notes: tuple[str, ...]
     isolation: tuple[str, ...] = ()
-    """The layers that its process was behind; see `evaluators/process/sandbox/claims.py`."""
+    """The layers that isolated its process; see `evaluators/process/sandbox/claims.py`."""
     printed: str = ""
-    """As in `Measured`; empty where a hidden workload was called."""
+    """As in `Measured`; empty if a hidden workload was called."""
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
@@ -144,7 +144,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
 
     verdict: Verdict
     isolation: tuple[str, ...] = ()
-    """As in `Passed`; empty where no process was started."""
+    """As in `Passed`; empty if no process was started."""
 
 
 class Profiled(msgspec.Struct, frozen=True, kw_only=True, tag="profiled"):
@@ -152,7 +152,7 @@ class Profiled(msgspec.Struct, frozen=True, kw_only=True, tag="profiled"):
 
     workloads: tuple[WorkloadProfile, ...] = ()
     error: str = ""
-    """Why there is none."""
+    """Reason why there is none."""
 
 
 class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed"):
@@ -160,7 +160,7 @@ class JudgeFailed(msgspec.Struct, frozen=True, kw_only=True, tag="judge_failed")
 
     text: str
     permanent: bool = False
-    """True if another one on this host would fail likewise."""
+    """True if another judge on this host would fail in the same way."""
 
 
 FromJudge: TypeAlias = Opened | ProblemBroken | Described | Passed | Judged | Profiled | JudgeFailed
@@ -171,13 +171,13 @@ _from_judge: msgspec.msgpack.Decoder[FromJudge] = msgspec.msgpack.Decoder(FromJu
 
 
 def encode_frame(message: ToJudge | FromJudge) -> bytes:
-    """Return a message with its length in front."""
+    """Return a message with its length prefix."""
     body = _encoder.encode(message)
     return len(body).to_bytes(HEADER_BYTES, "big") + body
 
 
 def body_bytes(header: bytes) -> int:
-    """Return how long the body is that follows a header."""
+    """Return the length of the body after a header."""
     size = int.from_bytes(header, "big")
     if size > MAX_FRAME_BYTES:
         raise ProtocolError(f"a frame of {size} bytes on a judge's channel")
@@ -199,14 +199,14 @@ class JudgeChannel:
         self._channel = channel
 
     def send(self, message: FromJudge) -> None:
-        """Say something to the evaluator."""
+        """Send a message to the evaluator."""
         self._channel.sendall(encode_frame(message))
 
     def receive(self) -> ToJudge | None:
         """Wait for a request. None when the evaluator is gone.
 
         Raises:
-            ProtocolError: what came is no request.
+            ProtocolError: the message is not a request.
         """
         heartbeat.rest()
         header = self._exactly(HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""The judge's life: open one task, then check candidates or time them until the evaluator goes away."""
+"""The judge's service: open one task, then check or time candidates until the evaluator goes away."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _serve_checks(channel: JudgeChannel, opened: Open, threads: int) -> None:
 def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
     require_cores(opened.task.rules.threads)
     host = Host()
-    # Before anything else: the forks must come before the first use of OpenMP.
+    # First, since forks must come before the first use of OpenMP.
     descriptors = (channel.fileno(),)
     awake = AwakeCores(close_fds=descriptors)
     baselines = [
@@ -155,7 +155,7 @@ def _serve_timings(channel: JudgeChannel, opened: Open, threads: int) -> None:
 
 
 def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
-    """Check and time on a GPU: one candidate at a time, nothing else beside it."""
+    """Check and time on a GPU, one candidate at a time."""
     # Forks come before the first use of the GPU.
     kinds: tuple[Baseline, ...] = ("", opened.baseline) if opened.baseline else ("",)
     awake = AwakeCores(close_fds=(channel.fileno(),))
@@ -177,7 +177,7 @@ def _serve_gpu(channel: JudgeChannel, opened: Open) -> None:
     )
     benches = rooms.shown
     timer = GpuTimer(benches, opened.task, baselines, awake)
-    # After what has to be there: what is kept for the next candidates gets of the rest.
+    # After everything necessary: data kept for the next candidates gets the rest.
     checkers = _Checkers(rooms, opened.task, is_slow=False)
     free = free_bytes()
     channel.send(Opened())
@@ -219,9 +219,9 @@ def _loaded_and_described(opened: Open, device: str) -> tuple[list[Loaded], Task
 
 
 def _examined(description: TaskDescription, task: TaskSpec, benches: Sequence[Bench]) -> TaskDescription:
-    """Add whether the task can tell a kernel from a trick: found once, for who asks what the task is.
+    """Add whether the task can tell a kernel from a trick; computed once, for requests to describe the task.
 
-    Of several workloads that are shown the cheapest is looked at: what it can tell, the task can.
+    Of several shown workloads only the cheapest is examined.
     """
     problem = min(benches, key=lambda bench: bench.reference_ns).problem
 
@@ -245,7 +245,7 @@ def _with_needed(description: TaskDescription, shares: Mapping[str, float]) -> T
 
 
 class _Checkers:
-    """Checks candidates; on hidden workloads those that are to be confirmed, in memory that no other process sees."""
+    """Checks candidates; confirmations on hidden workloads, too, in memory that no other process sees."""
 
     def __init__(self, rooms: Rooms, task: TaskSpec, *, is_slow: bool) -> None:
         self._rooms, self._task, self._is_slow = rooms, task, is_slow
@@ -253,24 +253,24 @@ class _Checkers:
         self._all: Checker | None = None
 
     def check(self, artifact: Artifact, purpose: Purpose, glance: Glance | None = None) -> Passed | Judged:
-        """Say that it passed, or what is wrong with it; of what is not to be confirmed also that it is too slow."""
+        """Return whether it passed, or what is wrong with it; without confirmation also whether it is too slow."""
         checker = self._shown
         if purpose == "confirm" and self._rooms.is_hiding:
-            # Made when it is first needed: most tasks have nothing to hide, and most candidates are never confirmed.
+            # Made on first use: most tasks have nothing hidden, and most candidates are never confirmed.
             checker = self._all = self._all or Checker(self._rooms.open_all(), self._task, is_slow=self._is_slow)
         is_screened = purpose == "screen"
         answer = checker.check(artifact, is_brief=is_screened, glance=glance if is_screened else None)
         return msgspec.structs.replace(answer, isolation=checker.isolation)
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates, and keep none for now. Returns whether there was any."""
+        """Drop the data that is kept for the next candidates, and keep none for now. Returns True if there was any."""
         were_there = [checker.forget() for checker in self._checkers]
         if any(were_there):
             release_scratch(DEVICE)
         return any(were_there)
 
     def keep(self, less: bool) -> None:
-        """Keep it again: as much as before, or half as much from now on."""
+        """Keep data again: as much as before, or half as much from now on."""
         for checker in self._checkers:
             checker.keep(less=less)
 

@@ -25,10 +25,10 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """A workload's problem, ready to run."""
 
     workload: Workload | None
-    """None: the task names none."""
+    """None: the task names no workloads."""
     problem: Problem
     name: str = ""
-    """Where there are several."""
+    """Name of the workload, if there are several."""
 
     @property
     def is_hidden(self) -> bool:
@@ -37,7 +37,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def workloads_of(task: TaskSpec, *, hidden: bool) -> tuple[Workload | None, ...]:
-    """Return a task's workloads, with or without the hidden ones; of a task that names none, None for its one."""
+    """Return a task's workloads, with or without the hidden ones; a single None for a task that names none."""
     return (task.workloads if hidden else task.shown) or (None,)
 
 
@@ -62,8 +62,8 @@ def load_problems(task: TaskSpec, device: str, *, hidden: bool) -> list[Loaded]:
 class Rooms(NamedTuple):
     """The benches of a task: shown ones, and all with hidden ones, in separate memory.
 
-    A runner knows the places of its workloads' tensors and the size of the memory, and a candidate that crashes with
-    these tells its author. So nothing hidden is there unless hidden workloads are called.
+    A runner knows the places of its workloads' tensors and the size of the memory, and a crash could reveal these to
+    the candidate's author. So its memory contains hidden workloads only if it is called on them.
     """
 
     shown: list[Bench]
@@ -102,7 +102,7 @@ def open_rooms(
             )
             for place, (number, each) in enumerate(zip(numbers, chosen, strict=True))
         ]
-        # One process is called on all of them: what one reference needs, candidates may not call on any.
+        # One process is called on all of them: an operator of one reference is denied on all workloads.
         denied = tuple(dict.fromkeys(name for bench in benches for name in bench.terms.denied))
         for bench in benches:
             bench.terms = msgspec.structs.replace(bench.terms, denied=denied)
@@ -113,7 +113,7 @@ def open_rooms(
 
 
 def choose_threads(problems: Sequence[Problem]) -> list[int]:
-    """Compute on one thread where that is quick, since the judge shares the host with timings.
+    """Compute on one thread if that is quick, since the judge shares the host with timings.
 
     Returns the approximate time of each reference, in ns.
     """
@@ -131,7 +131,7 @@ def choose_threads(problems: Sequence[Problem]) -> list[int]:
 
 
 def gpu_reference_ns(problem: Problem) -> int:
-    """Return about how long the reference takes on a GPU, warm."""
+    """Return the approximate warm latency of the reference on a GPU."""
     inputs = problem.inputs(seed=0)
     problem.reference(inputs, problem.state)
     torch.cuda.synchronize()

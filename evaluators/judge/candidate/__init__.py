@@ -1,1 +1,1 @@
-"""The candidate's side of a judge: its runner process, and what its end, memory and kernels tell."""
+"""The candidate's side of a judge: its runner process, how it ends, its memory and its kernels."""

@@ -27,14 +27,14 @@ from evaluators.runners.base import REUSED
 from messages.verdicts import TimedOut, Wrong
 
 _ELSEWHERE_AFTER = 10
-"""Timed calls, at most, before two with crossed places that are not timed."""
+"""Most timed calls before two untimed ones with crossed places."""
 OUTPUTS_REUSED = "outputs_reused: what it returned is overwritten by a later call; a caller must copy what it keeps"
 COPY_SHARE = 0.2
-"""Of a call's time: more is never taken off for handing outputs over, which a candidate might have spared itself."""
+"""Largest share of a call's time subtracted for copying outputs, since a candidate could have avoided the copy."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _SKIPPED_ONE_IN, _BLOCKS = 4, 4
-"""A first quarter of the calls counts as warm-up; of the rest, each quarter must end with more than it began with."""
+"""The first quarter of the calls counts as warm-up; each quarter of the rest must end higher than it began."""
 _FEWEST = 2 * _BLOCKS
 
 
@@ -71,12 +71,12 @@ class Bench:
         self.call_limit_s = max(limits.call_s, limits.call_slowdown * reference_s)
         self.record_limit_s = max(self.call_limit_s, limits.first_call_s)
         self.evaluation_limit_s = max(limits.evaluation_s, limits.evaluation_slowdown * reference_s)
-        """Limit of all calls of a candidate together."""
+        """Time limit of all calls of a candidate together."""
         self._last: CandidateSide | None = None
 
     @cached_property
     def needed_bytes(self) -> int:
-        """The bytes that the outputs depend on, in the draw that needs fewest; takes some seconds."""
+        """Bytes that the outputs depend on, in the draw that needs fewest. Takes some seconds."""
         return bytes_read(self.problem.tensors, Reads(self.problem).least)
 
     def side(
@@ -91,10 +91,10 @@ class Bench:
         """Return a runner for a candidate, not yet started.
 
         Args:
-            artifact: the candidate's.
-            others: all workloads that it can be asked for, by their numbers, where there are several.
+            artifact: the candidate's artifact.
+            others: all workloads that it can be called on, by their numbers, if there are several.
             private_inputs: let it write to a copy of its inputs.
-            stops: stop it between its calls; False only to see the cost of that.
+            stops: stop it between its calls; False only to measure the cost of stopping.
             cupti: the library that records its calls; empty: none are recorded.
         """
         self.buffers.renew()
@@ -116,17 +116,17 @@ class Bench:
 
     @property
     def place(self) -> Place:
-        """Return what a runner is to know of this workload."""
+        """Return the part of this workload that a runner may know."""
         return Place(buffers=self.buffers, terms=self.terms, number=self.number)
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """Return the layers that the last candidate's process was behind."""
+        """Return the layers that isolated the last candidate's process."""
         return () if self._last is None else self._last.isolation
 
 
 class Calls:
-    """The calls of one candidate: each on poisoned outputs, kept inside them, all of them within the limits."""
+    """The calls of one candidate, each on poisoned outputs, with bounds and limits checked."""
 
     def __init__(self, bench: Bench, side: CandidateSide, *, is_timed: bool = False) -> None:
         self._bench = bench
@@ -139,11 +139,11 @@ class Calls:
         self._until_elsewhere = self._chance.randint(1, _ELSEWHERE_AFTER)
         self.growth = Growth(side.pid, None if bench.problem.device == "cpu" else others_bytes)
         self.is_reusing = False
-        """True if a module returned memory that an earlier result lay in."""
+        """True if a module returned the memory of an earlier result."""
         self.copy_ns = 0
-        """Cost of handing over a call's results, to be taken off; see `time/cpu.py`."""
+        """Cost of copying a call's results, to be subtracted; see `time/cpu.py`."""
         self.last = Answer(status=0, elapsed_ns=0)
-        """Of the last call; before the first, nothing."""
+        """Answer of the last call; empty before the first."""
 
     def on(self, data: DataSet, *, at: int | None = None) -> None:
         """Call it on a data set."""
@@ -154,10 +154,10 @@ class Calls:
         self.again(data.family)
 
     def elsewhere(self, data: DataSet) -> Iterator[None]:
-        """Now and then, call it twice more on the same data, with places crossed; yield after each call.
+        """Sometimes call it twice more on the same data, with places crossed; yield after each call.
 
-        In timed calls the place of one tensor tells those of all others; here it does not. There are two calls, so that
-        the work of every other call stays in one of the two timed calls of a block, where the clocks find it
+        In timed calls the place of one tensor determines those of all others; here it does not. There are two calls, so
+        that work done in every other call stays in one of the two timed calls of a block, where the clocks find it
         (`gpu_clocks.py`).
         """
         self._until_elsewhere -= 1
@@ -169,27 +169,27 @@ class Calls:
             yield
 
     def look_after(self) -> None:
-        """Look at what the process holds after a timed call, and where results lie."""
+        """Check the process's memory after a timed call, and the addresses of results."""
         self.growth.look(self._count)
         self.look_for_reuse()
 
     def look_for_reuse(self) -> None:
-        """See whether a module returned memory that an earlier result lies in."""
+        """Check whether a module returned the memory of an earlier result."""
         if self._bench.returns_outputs:
             self.is_reusing = bool(self._side.ask(REUSED).status) or self.is_reusing
 
     def notes(self) -> Iterator[str]:
-        """Say what `look_after` saw."""
+        """Return the findings of `look_after`."""
         if self.is_reusing:
             yield OUTPUTS_REUSED
         yield from self.growth.notes()
 
     def turn(self) -> None:
-        """Have the runner called on this workload from now on; what lies in the memory is another's until then."""
+        """Switch the runner to this workload; the memory still contains another workload's data then."""
         self._side.turn_to(self._bench.place)
 
     def recorded(self, cover: Callable[[], None]) -> bytes:
-        """Have a call recorded on the contents of the buffers. Returns the output printed meanwhile."""
+        """Record a call on the contents of the buffers. Returns the output printed meanwhile."""
         self._bench.buffers.outputs.poison()
         self._bench.buffers.settle()
         cover()
@@ -202,12 +202,12 @@ class Calls:
         just_before: Callable[[], None] | None = None,
         cover: Callable[[], None] | None = None,
     ) -> int:
-        """Call it on what lies in the buffers. Returns its time in ns, the empty call taken off.
+        """Call it on the contents of the buffers. Returns its time in ns, without an empty call's.
 
         Args:
-            family: where that data came from.
-            just_before: done when the outputs are poisoned.
-            cover: begins work that the call is to begin behind, when everything else is settled.
+            family: family of that data.
+            just_before: called when the outputs are poisoned.
+            cover: starts work that the call is to begin behind, when everything else is settled.
         """
         outputs = self._bench.buffers.outputs
         outputs.poison()
@@ -221,7 +221,7 @@ class Calls:
         call_limit_s = self._side.call_limit_s(self._bench.call_limit_s)
         self._count += 1
         answer = self.last = self._side.call(limit_s=call_limit_s)
-        # One that took longer than its limit was starved for the rest: that is the host's fault.
+        # A call beyond its limit was starved for the rest, which is the host's fault.
         self._spent_ns += min(answer.elapsed_ns, int(call_limit_s * 1e9))
         limit_s = self._bench.evaluation_limit_s
         if self._spent_ns > limit_s * 1e9:
@@ -248,7 +248,7 @@ class Growth:
         self._on_device: list[int] = []
 
     def look(self, calls: int) -> None:
-        """Look at the stopped process after a timed call, its latest of `calls`."""
+        """Read the memory of the stopped process after a timed call, the latest of `calls`."""
         process = Path(f"/proc/{self._pid}")
         try:
             _, resident, shared, *_ = (process / "statm").read_text(encoding="ascii").split()
@@ -262,7 +262,7 @@ class Growth:
             self._on_device.append(self._device_bytes())
 
     def notes(self) -> Iterator[str]:
-        """Say what grows."""
+        """Return notes on growth."""
         for what, values in (("memory", self._memory), ("memory of the GPU", self._on_device)):
             if per_call := steady_growth(values, self._calls):
                 yield f"leak: its {what} grows by {per_call / 1024:.0f} KiB per call"
@@ -271,7 +271,7 @@ class Growth:
 
 
 def steady_growth(values: Sequence[int], calls: Sequence[int]) -> float:
-    """Return by how much values grow per call, if they go on growing to the end; else 0."""
+    """Return the growth of values per call, if they grow until the end; else 0."""
     later = values[len(values) // _SKIPPED_ONE_IN :]
     if len(later) < _FEWEST:
         return 0.0

@@ -1,4 +1,4 @@
-"""The candidate's side: one runner process per candidate, and the meaning of its end."""
+"""The candidate's side: one runner process per candidate, and the interpretation of its end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from messages.verdicts import Crashed, DidNotBuild, Rejected, TimedOut, Verdict,
 
 
 class HostError(Exception):
-    """The host has made a candidate fail: the judge is broken, not the candidate."""
+    """The host made a candidate fail: the judge is broken, not the candidate."""
 
 
 class Host:
@@ -50,7 +50,7 @@ class Host:
         self._killed = _processes_killed()
 
     def answer_for(self, verdict: Verdict) -> None:
-        """See that a failure is the candidate's own."""
+        """Check that a failure is the candidate's own."""
         killed, before = _processes_killed(), self._killed
         self._killed = killed
         if not isinstance(verdict, Crashed | DidNotBuild | TimedOut):
@@ -62,7 +62,7 @@ class Host:
 
 
 def _processes_killed() -> int:
-    """Return how many processes the kernel has killed for want of memory; 0 where it does not tell."""
+    """Return the number of processes that the kernel has killed for lack of memory; 0 if it does not tell."""
     try:
         lines = Path("/proc/vmstat").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -72,9 +72,9 @@ def _processes_killed() -> int:
 
 _EMPTY_CALLS = 15
 _THREAD_BYTES = 256 << 20
-"""Address space that a thread may need besides: its stack, and an arena of malloc's."""
+"""Further address space for a thread: its stack, and an arena of malloc's."""
 _CACHE_BYTES = 64 << 20
-"""Largest file that a GPU candidate may write: its compiled kernels."""
+"""Largest file that a GPU candidate may write, for its compiled kernels."""
 _MOST_RECORDS = 4  # of this size, beside its output: each is taken before the next
 _END_S = 5.0
 _RULE = "processes"
@@ -83,7 +83,7 @@ _Failure = TypeVar("_Failure", bound=Crashed | DidNotBuild | Wrong)
 
 
 class CandidateFailedError(Exception):
-    """The candidate's process did not do its part; carries the verdict."""
+    """The candidate's process failed; carries the verdict."""
 
     def __init__(self, verdict: Crashed | TimedOut | Rejected | DidNotBuild | Wrong) -> None:
         super().__init__(verdict.reason)
@@ -91,7 +91,7 @@ class CandidateFailedError(Exception):
 
 
 class CandidateSide:
-    """A loaded candidate. A context manager: on exit its process and all that descends from it are killed."""
+    """A loaded candidate. A context manager: on exit its process and all its descendants are killed."""
 
     def __init__(
         self,
@@ -126,16 +126,16 @@ class CandidateSide:
         self._may_start_compilers = False
         self.empty_ns = 0
         self.isolation: tuple[str, ...] = ()
-        """The layers that its process was behind when it had not loaded the candidate yet; as it said then."""
+        """The layers that isolated its process before it loaded the candidate, as reported then."""
         self._next: Runner | None = None
-        """The process that comes after this one."""
+        """The process that will replace this one."""
 
     def __enter__(self) -> CandidateSide:
         self._begin()
         return self
 
     def _begin(self) -> None:
-        """Start a process, unless one was got ready that has not ended since, for lack of memory say."""
+        """Start a process, unless a prepared one is still alive."""
         if self._next is not None and not self._next.lives:
             self._next.close()
             self._next = None
@@ -145,16 +145,16 @@ class CandidateSide:
         self._held: dict[int, Tensors] = {}
         """State of each workload's instance, by number."""
         self._called: set[int] = set()
-        """Workloads that it was called on, by their numbers."""
+        """Numbers of workloads that it was called on."""
         self._is_sealed = False
         self._has_begun = False
-        """True if it has answered: until then it starts an interpreter."""
+        """True if it has answered; before that it starts an interpreter."""
 
     def _started(self) -> Runner:
         return Runner(self._spec, self._launcher, self._buffers, stops=self._stops)
 
     def get_another_ready(self) -> None:
-        """Start the process in which a module will hold other parameters: on a GPU that takes a quarter of a second."""
+        """Start the process in which a module will have other parameters; on a GPU that takes a quarter of a second."""
         self._next = self._next or self._started()
 
     def _spec(self, own: Own) -> RunnerSpec:
@@ -196,7 +196,7 @@ class CandidateSide:
         self._runner.close()
 
     def load(self) -> None:
-        """Measure empty calls, then load the artifact; what holds its parameters itself, when it is to `hold` some."""
+        """Measure empty calls, then load the artifact; a module with its own parameters is loaded by `hold`."""
         self._await_start()
         empty = sorted(self.ask(EMPTY).elapsed_ns for _ in range(_EMPTY_CALLS))
         self.empty_ns = empty[self._buffers.empty_rank(len(empty))]
@@ -205,7 +205,7 @@ class CandidateSide:
             self._load()
 
     def _see_isolation(self) -> None:
-        """Ask which layers the process is behind, while none of the candidate is there: as many as its others were."""
+        """Query the layers that isolate the process before it loads candidate code; its others had as many."""
         claim = self.ask(ISOLATION).status
         layers, before = unpack(claim), self.isolation
         if self._limits.isolation == "strict" and (missing := missing_for_strict(claim)):
@@ -217,11 +217,11 @@ class CandidateSide:
         self.isolation, self._may_start_compilers = layers, may_start_compilers(claim)
 
     def _await_start(self) -> None:
-        """Wait until it answers: nothing of the candidate is there yet, so whatever goes wrong is our failure."""
+        """Wait until it answers. No candidate code is loaded yet, so any failure is ours."""
         self.ask(EMPTY, limit_s=max(self._limits.load_s, self._limits.start_s))
 
     def turn_to(self, place: Place) -> None:
-        """Have calls be on another workload; its memory is to be laid anew then."""
+        """Switch calls to another workload, whose memory must then be written again."""
         if place.number == self._place.number:
             return
         self._place = place
@@ -237,7 +237,7 @@ class CandidateSide:
         return self._place.terms
 
     def hold(self, state: Tensors) -> None:
-        """Make a module's instance for this workload hold the parameters in the buffers.
+        """Give a module's instance for this workload the parameters in the buffers.
 
         Other parameters take another process, which serves the other workloads as well.
         """
@@ -269,7 +269,7 @@ class CandidateSide:
         return self._runner.pid
 
     def hurry(self, *, first: bool) -> None:
-        """Put its calls before other processes of the host from now on, or no longer: later calls, not first ones."""
+        """Give its later calls priority over other processes of the host, or stop doing so."""
         self._runner.line.is_urgent = first
 
     def ask(self, operation: int, *, limit_s: float | None = None) -> Answer:
@@ -300,21 +300,21 @@ class CandidateSide:
         return answer
 
     def call_limit_s(self, later_s: float) -> float:
-        """Return how long the next call may take, given what a later one may: the first on a workload may take longer.
+        """Return the time limit of the next call, given that of later calls. The first on a workload may take longer.
 
-        It compiles there what it needs for these shapes.
+        It compiles its kernels for these shapes then.
         """
         return later_s if self._place.number in self._called else max(later_s, self._limits.first_call_s)
 
     def call(self, *, limit_s: float) -> Answer:
-        """Call the candidate once. Once it was called on all workloads, it has compiled, and is sealed."""
+        """Call the candidate once. Once it was called on all workloads it has compiled, and is sealed."""
         answer = self.ask(CALL, limit_s=limit_s)
         if len(self._called) == len(self._others):
             self.seal()
         return answer
 
     def seal(self) -> None:
-        """Take away the means to start processes, where compilers needed them until now; at once if that was done."""
+        """Take away the ability to start processes, which compilers needed until now; at once if that is done."""
         if not self._may_start_compilers or self._is_sealed:
             return
         before = filters_of(self.pid)
@@ -324,12 +324,12 @@ class CandidateSide:
             raise CandidateFailedError(refusal)
 
     def expect_alone(self) -> None:
-        """See that nothing of the candidate's runs besides its own process."""
+        """Check that no process of the candidate's runs besides its own."""
         if (refusal := other_process(self.pid, self._keep)) is not None:
             raise CandidateFailedError(refusal)
 
     def record(self, *, limit_s: float) -> bytes:
-        """Have a call made and recorded. Returns what was printed until then, the record last."""
+        """Make and record a call. Returns the output until then, with the record at its end."""
         self.ask(PROFILE, limit_s=limit_s)
         return self._runner.log.take(2 * RECORD_BYTES)
 
@@ -360,7 +360,7 @@ class CandidateSide:
         return Crashed(reason=f"{say_end(code)} ({stage})", stage=stage, log=self._runner.log.tail())
 
     def sanitized(self, crashed: Crashed, path: str) -> Crashed:
-        """Call it once more under compute-sanitizer, on what it crashed on. Returns a verdict with more."""
+        """Repeat the crashed call under compute-sanitizer. Returns a verdict with more details."""
         try:
             spec = self._spec(Own(0, "", -1, -1))
             return sanitize(spec, self._support.runner, self._place.number, self._buffers, path).told_in(crashed)
@@ -369,12 +369,12 @@ class CandidateSide:
 
     @property
     def printed(self) -> str:
-        """Return the end of what the process printed, without this host's paths."""
+        """Return the end of the process's output, without this host's paths."""
         return self._runner.log.tail()
 
     @property
     def segfaulted(self) -> bool:
-        """True if the process ended by an access to memory that it may not touch."""
+        """True if the process ended by an invalid memory access."""
         return self._runner.segfaulted
 
     def _end(self) -> None:
@@ -388,14 +388,14 @@ class CandidateSide:
 
 
 def filters_of(pid: int) -> int | None:
-    """Return how many filters of system calls a process is behind; None: the kernel does not say (before Linux 5.9)."""
+    """Return the number of a process's system call filters; None: the kernel does not tell (before Linux 5.9)."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii", errors="replace")
     lines = dict(line.partition(":")[::2] for line in status.splitlines())
     return int(lines["Seccomp_filters"]) if "Seccomp_filters" in lines else None
 
 
 def not_sealed(pid: int, before: int | None) -> Rejected | None:
-    """Say that a process has not taken another filter upon itself, if so."""
+    """Return a rejection if a process has not installed another filter."""
     now = filters_of(pid)
     if before is None or now is None or now > before:
         return None
@@ -403,17 +403,16 @@ def not_sealed(pid: int, before: int | None) -> Rejected | None:
 
 
 def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
-    """Say that something of the candidate's runs besides its own process, if so: it is not stopped with that one."""
+    """Return a rejection if another process of the candidate's runs: stopping its own would not stop that one."""
     if not descendants_of(os.getpid(), but=keep) - {pid}:
         return None
     return Rejected(reason="it has started a process that goes on between its calls", rule=_RULE)
 
 
 def cache_of(artifact: Artifact, workloads: int) -> Path:
-    """Return the folder, in the judge's own, where checks leave compiled kernels to the process that is timed.
+    """Return the folder, in the judge's own, where checks leave compiled kernels for the process that is timed.
 
-    A process that was called on hidden workloads leaves nothing to one with output for the author.
-    """
+    A process that was called on hidden workloads leaves nothing to one with output that the author sees."""
     folder = Path.cwd() / f"{_name(artifact)}{workloads}"
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)  # for any user that the runner becomes; the judge's own folder is closed to others

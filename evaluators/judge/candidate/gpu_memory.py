@@ -1,7 +1,7 @@
-"""Who answers for too little GPU memory: judge and candidate share it.
+"""Responsibility for lack of GPU memory, which judge and candidate share.
 
-The judge gives up what it keeps for later candidates before it blames one. A candidate that leaves the judge too little
-to check its outputs has not passed.
+The judge drops the data that it keeps for later candidates before it blames one. A candidate that leaves the judge too
+little memory to check its outputs has not passed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from messages.verdicts import Crashed
 
 _TOOK_ALL = "it takes nearly all of the GPU's memory, and the judge has too little left to check its outputs"
 _NEARLY = 0.8
-"""Of the memory that was free before any candidate came; the judge itself has some more by and by."""
+"""Share of the memory that was free before any candidate; the judge itself gradually uses some more."""
 
 
 def free_bytes() -> int:
@@ -28,13 +28,13 @@ def free_bytes() -> int:
 
 
 def others_bytes() -> int:
-    """Return how much memory of a GPU is in use, but for what this process has."""
+    """Return the GPU memory in use by other processes."""
     free, total = torch.cuda.mem_get_info(DEVICE)
     return int(total - free - torch.cuda.memory_reserved(DEVICE))
 
 
 def has_as_much_free(before: int) -> bool:
-    """Return True if about as much is free as there was before any candidate came: then nobody else has taken it."""
+    """Return True if about as much is free as before any candidate, so that no other process has taken it."""
     return free_bytes() > _NEARLY * before
 
 
@@ -44,7 +44,7 @@ def within_memory(
     keep: Callable[[bool], None],
     has_room: Callable[[], bool],
 ) -> Passed | Judged:
-    """Judge a candidate; once more without the data kept for later ones, if there was too little memory.
+    """Judge a candidate; if memory was short, once more without the data kept for later ones.
 
     Args:
         judge: judges it. When it raises, the candidate is dead.
@@ -67,7 +67,7 @@ def within_memory(
 
 
 def _judged(judge: Callable[[], Passed | Judged]) -> Passed | Judged | None:
-    """Judge it; None where the judge itself found too little memory."""
+    """Judge it; None if the judge itself had too little memory."""
     try:
         return judge()
     except (NoMemoryError, torch.OutOfMemoryError):

@@ -29,21 +29,21 @@ _MOST_KERNELS = 24
 _MOST_ACTIVITIES = 20_000
 _LATEST_NS, _LONGEST_NS = 1 << 62, 10**12
 _LARGEST = (1 << 31) - 1
-"""Of a grid's sizes (CUDA C++ programming guide, "Technical specifications"); all else is smaller."""
+"""Largest size of a grid (CUDA C++ programming guide, "Technical specifications"); everything else is smaller."""
 _BUILT_BYTES = 32 << 20
 _SAID = frozenset({"build.log", "meta.json"})
 _KERNELS_IN_ALL, _FEWEST_KERNELS = 120, 4
-"""Of all workloads together, and of each at least."""
+"""Most kernels of all workloads together, and fewest of each."""
 _NAMES_LOOKED_FOR = 100
 _NAME_CHARACTERS = 160
 _WARP_THREADS, _REGISTERS_AT_ONCE = 32, 256
-"""Registers are given to warps in pieces of this size (CUDA C++ programming guide, "Technical specifications")."""
+"""Registers are allocated to warps in units of this size (CUDA C++ programming guide, "Technical specifications")."""
 _REGISTERS = 65536
-"""That a multiprocessor has, from compute capability 3.7 on."""
+"""Registers of a multiprocessor, from compute capability 3.7 on."""
 _RESERVED_SHARED_BYTES = 1024
-"""Of each block's, from compute capability 8.0 on; of 9.0 as well."""
+"""Shared memory that each block reserves, from compute capability 8.0 on, 9.0 included."""
 _BLOCKS = {(8, 6): 16, (8, 9): 24, (12, 0): 24}
-"""That a multiprocessor can have at once; others 32."""
+"""Most blocks on a multiprocessor at once; others have 32."""
 _activities = msgspec.json.Decoder(list[Activity])
 
 
@@ -52,7 +52,7 @@ class ProfileError(Exception):
 
 
 class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
-    """Those of a GPU, and what each has."""
+    """A GPU's multiprocessors, and the resources of each."""
 
     count: int
     threads: int
@@ -62,7 +62,7 @@ class Multiprocessors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
-    """Record calls of a candidate that was timed; return their profile, or why there is none."""
+    """Record calls of a candidate that was timed; return their profile, or the reason why there is none."""
     if not (cupti := find_cupti()):
         return Profiled(error="CUPTI, by which calls are recorded, is not installed (nvidia-cuda-cupti)")
     try:
@@ -78,7 +78,7 @@ def profile(timer: GpuTimer, artifact: Artifact) -> Profiled:
 
 
 def _built(artifact: Path) -> bytes:
-    """Return the contents of an artifact's files but for what was said of it, as far as they are not too many."""
+    """Return the contents of an artifact's files without its metadata, unless they are too many."""
     contents, left = [], _BUILT_BYTES
     for path in sorted(artifact.rglob("*")):
         if path.is_file() and path.name not in _SAID and path.stat().st_size <= left:
@@ -88,7 +88,7 @@ def _built(artifact: Path) -> bytes:
 
 
 def activities_in(printed: bytes) -> list[Activity]:
-    """Return what a recorded call consisted of."""
+    """Return the activities of a recorded call."""
     _, is_there, behind = printed.rpartition(PROFILED)
     if not is_there:
         said = printable(printed.decode(errors="replace")).strip().splitlines()
@@ -143,7 +143,7 @@ def summarize(
 
 _Key = tuple[str, tuple[int, int, int], tuple[int, int, int]]
 _Group = tuple[Activity, int, int]
-"""The first, how many, and their ns."""
+"""First activity, number, and total ns."""
 
 
 def _grouped(activities: Sequence[Activity]) -> dict[_Key, _Group]:
@@ -174,7 +174,7 @@ def _kernel(first: Activity, groups: Sequence[_Group], gpu: Multiprocessors, *, 
 
 
 def _blocks_at_once(kernel: Activity, gpu: Multiprocessors) -> int:
-    """Return how many blocks of a kernel a multiprocessor can have at once; 0 of what is none."""
+    """Return the number of blocks of a kernel that fit on a multiprocessor at once; 0 for other activities."""
     threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
     if threads <= 0:
         return 0

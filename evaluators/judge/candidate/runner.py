@@ -32,29 +32,29 @@ _TAIL = 1500
 
 
 class RunnerLog:
-    """Held by its descriptor: a candidate may have put something else where it was."""
+    """Log of a runner, held by its descriptor, since a candidate may have replaced the file."""
 
     def __init__(self, folder: Path, product: str) -> None:
         self._folder, self._product = folder, product
         self._file = (folder / "log").open("w+b", buffering=0)
 
     def fileno(self) -> int:
-        """Return the descriptor that the runner prints to: the same open file."""
+        """Return the descriptor of the same open file, to which the runner prints."""
         return self._file.fileno()
 
     def close(self) -> None:
-        """Forget it."""
+        """Close it."""
         self._file.close()
 
     def tail(self) -> str:
-        """Return the end of what was printed, without this host's paths."""
+        """Return the end of the output, without this host's paths."""
         size = os.fstat(self.fileno()).st_size
         tail = os.pread(self.fileno(), _TAIL, max(0, size - _TAIL))
         text = folded(printable(tail.decode(errors="replace")).strip())
         return text.replace(self._product, Path(self._product).name).replace(str(self._folder), ".")
 
     def take(self, most_bytes: int) -> bytes:
-        """Return the end of what was printed, and begin again."""
+        """Return the end of the output, and empty the log."""
         size = os.fstat(self.fileno()).st_size
         printed = os.pread(self.fileno(), most_bytes, max(0, size - most_bytes))
         # The runner writes at this file's offset, since it is the same open file.
@@ -72,7 +72,7 @@ _WAIT_POLL_S = 0.001
 
 
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """The argument of a runner; see `evaluators/runners/`."""
+    """Arguments of a runner; see `evaluators/runners/`."""
 
     judge_pid: int
     nonce: int
@@ -84,11 +84,11 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     outputs_fd: int
     outputs_bytes: int
     workloads: tuple[tuple[Placed, ...], ...]
-    """Tensors of each, in the same memory."""
+    """Tensors of each workload, in the same memory."""
     calls: tuple[CallForm | None, ...]
-    """Arguments and results of a call, of each; None: one tensor after the other."""
+    """Arguments and results of a call on each workload; None: one tensor after the other."""
     product: str
-    """Path of what was built."""
+    """Path of the build product."""
     entry_point: str
     tvm_ffi: str
     private_inputs: bool
@@ -96,15 +96,15 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int
     threads: int
     terms: Terms
-    """The same on all workloads."""
+    """The same for all workloads."""
     instances: tuple[Instance, ...] = ()
-    """Of a module, for each workload; empty: it is none."""
+    """A module's instance for each workload; empty: it is not a module."""
     cache: str = ""
-    """Folder for what a candidate compiles on its first call."""
+    """Folder for kernels that a candidate compiles on its first call."""
     cache_bytes: int = 0
     """Largest file there."""
     cupti: str = ""
-    """The library by which calls are recorded; empty: none are."""
+    """The library that records calls; empty: none are recorded."""
 
 
 class RunnerError(Exception):
@@ -115,7 +115,7 @@ class Launcher(Protocol):
     """Starts runners of one kind."""
 
     pids: frozenset[int]
-    """Processes below this one that are the launcher's and no candidate's."""
+    """Child processes that belong to the launcher, not to a candidate."""
 
     def start(self, spec: RunnerSpec, *, log: int) -> RunnerProcess:
         """Start a runner; its output goes to a descriptor."""
@@ -159,7 +159,7 @@ class WarmLauncher:
                     "PYTHONPATH": ROOT,
                     "PYTHONDONTWRITEBYTECODE": "1",
                     **environment,
-                    # With one thread each: threads do not survive a fork.
+                    # One thread each, since threads do not survive a fork.
                     "OMP_NUM_THREADS": "1",
                     "OPENBLAS_NUM_THREADS": "1",
                 },
@@ -217,7 +217,7 @@ class _Forked:
 
 
 class _EitherLauncher:
-    """Starts runners of Python programs on a CPU: of those that name what only GPUs have, by a process of its own."""
+    """Starts runners of Python programs on a CPU; programs that name GPU-only features get a process of their own."""
 
     def __init__(self) -> None:
         self._plain = WarmLauncher("module", {})
@@ -239,7 +239,7 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
             module = "cuda" if kind == "cuda_native" else "native"
             return NativeLauncher(f"from evaluators.runners.{module} import main; sys.exit(main())")
         case "cuda_triton" | "cuda_module":
-            # Asked whether there is a GPU, torch must not take it: a context does not survive a fork.
+            # torch must not take the GPU when asked whether there is one: a context does not survive a fork.
             cache = {"TRITON_CACHE_DIR": str(Path.cwd() / "triton"), "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
             return WarmLauncher(kind, cache)
         case "module" if for_gpus == "all":
@@ -251,13 +251,13 @@ def open_launcher(kind: RunnerKind, *, for_gpus: Literal["none", "some", "all"] 
 
 
 def runner_environment() -> dict[str, str]:
-    """Return all that a candidate finds in its environment, the number of threads aside."""
+    """Return the environment of a candidate, without the number of threads."""
     kept = {name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ}
     return {**kept, **HEAP_ENVIRONMENT, "LC_ALL": "C"}
 
 
 _END_S = 20.0
-"""Giving memory back takes its time, on a busy host more of it."""
+"""Seconds for releasing memory at the end, which takes longer on a busy host."""
 
 
 class Own(NamedTuple):
@@ -275,7 +275,7 @@ class Runner:
     def __init__(
         self, spec_of: Callable[[Own], RunnerSpec], launcher: Launcher, buffers: Buffers, *, stops: bool
     ) -> None:
-        # Inside the judge's own folder: the end of the judge removes this with it.
+        # Inside the judge's own folder, which is removed with the judge.
         self._is_closed = False
         self._folder = Path(tempfile.mkdtemp(prefix="run-", dir=Path.cwd()))
         nonce = int.from_bytes(os.urandom(8), "little")
@@ -298,16 +298,16 @@ class Runner:
 
     @property
     def lives(self) -> bool:
-        """True if it has not ended yet."""
+        """True if it has not ended."""
         return self.process.poll() is None
 
     @property
     def segfaulted(self) -> bool:
-        """True if it ended by an access to memory that it may not touch."""
+        """True if it ended by an invalid memory access."""
         return self.process.returncode in {-signal.SIGSEGV, -signal.SIGBUS}
 
     def kill(self) -> None:
-        """Demote all its threads and kill it, if it lives, and wait until it is gone."""
+        """Demote all its threads, kill it if it is alive, and wait until it has ended."""
         if not self.lives:
             return
         kill(self.pid)
@@ -317,7 +317,7 @@ class Runner:
             raise RunnerError(f"a runner would not die: process {self.pid} was killed {_END_S:g} s ago") from error
 
     def close(self) -> None:
-        """Kill it, and remove what is left of it; once more is nothing."""
+        """Kill it, and remove its files. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -328,7 +328,7 @@ class Runner:
 
 
 def say_end(code: int) -> str:
-    """Say how a process ended: by itself, or negative, by a signal."""
+    """Return how a process ended, in words, from its exit code, or the negative number of a signal."""
     if code >= 0:
         return f"its process ended by itself with exit code {code}"
     name = signal.Signals(-code).name

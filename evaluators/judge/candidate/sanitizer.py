@@ -1,7 +1,7 @@
 """A crash on a GPU, explained by NVIDIA's compute-sanitizer: kernel, source line, access.
 
-The candidate is called once more on the data that it crashed on, in a fresh process under compute-sanitizer
-(`evaluators/runners/sanitized.py`), within `LIMIT_S`. This is advice only: the verdict stands.
+The candidate is called once more on the data on which it crashed, in a fresh process under compute-sanitizer
+(`evaluators/runners/sanitized.py`), within `LIMIT_S`. This is advice only: the verdict stays.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ def find_sanitizer() -> str:
 
 
 def is_gpu_crash(crashed: Crashed) -> bool:
-    """Return True if a kernel of a candidate broke on the GPU."""
+    """Return True if a candidate's kernel crashed on the GPU."""
     said = f"{crashed.reason}\n{crashed.log}".lower().replace("_", " ").replace("-", " ")
     return _GPU_CRASHES.search(said) is not None
 
 
 def findings_in(log: str) -> tuple[str, ...]:
-    """Return what memcheck found, one line for each kind and place, at most three."""
+    """Return memcheck's findings, one line for each kind and place, at most three."""
     found: dict[str, str] = {}
     what = where = ""
     for line in map(str.rstrip, log.splitlines()):
@@ -149,7 +149,7 @@ def _run(folder: Path, kind: RunnerKind, path: str) -> bool:
 
 
 def _read(path: Path) -> str:
-    """Return the beginning of a log that a candidate may have written to; never what a link points to."""
+    """Return the beginning of a log that a candidate may have written to, without following links."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

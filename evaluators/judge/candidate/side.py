@@ -1,7 +1,7 @@
-"""The two sides of a measurement, as the judge holds them: the candidate's runner and the baseline worker.
+"""The two sides of a measurement, as handled by the judge: the candidate's runner and the baseline worker.
 
 A side is a process that answers frames (`evaluators/runners/base.py`). Between its calls its process group is stopped
-by SIGSTOP, so that it neither disturbs the other side nor works ahead. Where wanted and permitted, a side has real-time
+by SIGSTOP, so that it neither disturbs the other side nor works ahead. If requested and permitted, a side has real-time
 priority during its calls, and only then (`urgency.py`).
 """
 
@@ -29,34 +29,34 @@ Stage: TypeAlias = Literal["start", "load", "first call", "call", "timed call"]
 
 
 _SOON_S = 0.25
-"""Calls that take no longer are not looked at while they run; less than a millisecond is no matter to others."""
+"""Shorter calls are not observed while they run; less than a millisecond has no effect on others."""
 _PATIENCE = 20
 """Multiple of its limit that a starved side may take."""
 _STOP_S = 15.0
-"""A process takes the signal when it is given a core, and one of low priority may wait for that on a busy host."""
+"""A process receives the signal when it gets a core, for which one of low priority may wait on a busy host."""
 _STOP_POLL_S = 20e-6
 _SETTLING_NS = 100_000
-"""CPU time that threads may use when they have said that they stop, and have not stopped yet."""
+"""CPU time that threads may use between reporting that they stop and having stopped."""
 _MOST_WENT_ON = 2
-"""Times that may be an accident of the kernel's bookkeeping."""
+"""Number of violations that may be accidents of the kernel's accounting."""
 _STOP_URGENTLY_S = 0.05
-"""After so long the threads of a side are demoted that has not stopped: one of them may spin in the kernel."""
+"""Seconds after which the threads of a side that has not stopped are demoted: one of them may spin in the kernel."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A side answered."""
+    """The answer of a side."""
 
     status: int
     elapsed_ns: int
-    """By the judge's clock, from the request to the answer."""
+    """Time by the judge's clock, from the request to the answer."""
     span_ns: int = 0
-    """Time of the call by the device's clock, as the side says; 0 on a CPU. Never believed alone."""
+    """Time of the call by the device's clock, as reported by the side; 0 on a CPU. Never trusted alone."""
     after_ns: int = 0
-    """From its answer until it had stopped: looking at its outputs, and stopping it. A system call ends first."""
+    """Time from its answer until it had stopped, including a look at its outputs. A system call ends first."""
 
 
 class NoAnswerError(Exception):
-    """A side did not answer; `kind` says how."""
+    """A side did not answer; `kind` gives the reason."""
 
     def __init__(
         self, kind: Literal["timed out", "ended", "bad frame", "cannot be stopped", "went on"], limit_s: float
@@ -76,16 +76,16 @@ class Line:
         self._pidfd = os.pidfd_open(pid)
         self._nonce = nonce
         self.is_urgent = False
-        """True if it has real-time priority in calls that are timed."""
+        """True if it has real-time priority in timed calls."""
         self.workload = 0
         """Number of the workload that is called."""
         self.arrangement = 0
-        """Number of the arrangement in which they lie."""
+        """Number of the arrangement of its tensors."""
         self._sequence = 0
         self._went_on = 0
-        """Times that it has computed while it was stopped."""
+        """Number of times that it computed while it was stopped."""
         self._rested_ns: int | None = None
-        """CPU time that it had used when it had stopped; None: it has not been stopped yet."""
+        """CPU time that it had used when it was stopped; None: it has not been stopped yet."""
         self._poll = select.poll()
         self._poll.register(control.fileno(), select.POLLIN)
         self._poll.register(self._pidfd, select.POLLIN)
@@ -102,11 +102,11 @@ class Line:
         """Continue the side, send a request, wait for its answer, stop it again.
 
         Args:
-            operation: of the request.
-            limit_s: of the wait.
+            operation: operation of the request.
+            limit_s: limit of the wait.
             is_timed: give it priority, if it is to have any.
-            take: done at the moment of the answer, inside the measured time: takes the outputs.
-            look: done after the clock is read, before the side is stopped.
+            take: called at the moment of the answer, within the measured time; takes the outputs.
+            look: called after the clock is read, before the side is stopped.
         """
         self._refuse_early_answer(limit_s)
         self._refuse_to_have_gone_on(limit_s)
@@ -115,7 +115,8 @@ class Line:
         heartbeat.beat(limit_s)
         elapsed = after = 0
         with Urgency(threads_of(self._pid) if is_timed and self.is_urgent else ()) as urgency:
-            # The clock first: what a candidate does on being continued, in a signal handler say, is in its time.
+            # The clock is read first, so that a candidate's work on being continued (in a signal handler) is in its
+            # time.
             begun = time.perf_counter_ns()
             if self._stops:
                 self._signal(signal.SIGCONT)
@@ -134,7 +135,8 @@ class Line:
                 self._stop(limit_s, urgency)
                 after = time.perf_counter_ns() - answered
         if self._stops or not ready:
-            # Not at once: what a thread has used is booked when it leaves its core, just after it says that it stops.
+            # Not at once: a thread's CPU time is accounted when it leaves its core, just after it reports that it
+            # stops.
             time.sleep(_STOP_POLL_S)
             self._rested_ns = cpu_ns(self._pid)
         heartbeat.beat()
@@ -146,8 +148,8 @@ class Line:
     def _poll_patiently(self, limit_s: float, urgency: Urgency) -> list[tuple[int, int]]:
         """Wait for an answer; longer than the limit only while the side has not had its share of a core.
 
-        That is checked only if the answer is not there soon: reading the work of each thread would be in its time.
-        Nothing is read at real-time priority, which ends then.
+        That is checked only if the answer does not come soon, since reading each thread's state would be in its time.
+        Nothing is read at real-time priority, which ends before.
         """
         soon_s = min(URGENT_S if urgency.is_on else _SOON_S, limit_s / 2)
         if ready := self._poll.poll(soon_s * 1000):
@@ -165,18 +167,18 @@ class Line:
         return []
 
     def close(self) -> None:
-        """Forget the side; it must have ended."""
+        """Close the line. The side must have ended."""
         self._control.close()
         os.close(self._pidfd)
 
     def _refuse_early_answer(self, limit_s: float) -> None:
-        """See that nothing was answered before the question: the clock would stop at its first reading."""
+        """Check that nothing was answered before the question, which would stop the clock at its first reading."""
         with contextlib.suppress(OSError):
             if self._control.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                 raise NoAnswerError("bad frame", limit_s)
 
     def _refuse_to_have_gone_on(self, limit_s: float) -> None:
-        """See that it has not computed since it was stopped: timers, for one, can send the signal that continues."""
+        """Check that it has not computed since it was stopped: timers can send the signal that continues it."""
         if self._rested_ns is not None and cpu_ns(self._pid) - self._rested_ns > _SETTLING_NS:
             self._went_on += 1
         if self._went_on > _MOST_WENT_ON:
@@ -199,13 +201,13 @@ class Line:
     def _stop(self, limit_s: float, urgency: Urgency) -> None:
         """Stop the side and wait until all its threads have stopped.
 
-        Without waiting, a thread that spins at a barrier goes on for milliseconds, on the core that the other side
-        needs: the signal is taken by the main thread first, and that one may be waiting for a core itself.
+        Otherwise a thread that spins at a barrier would go on for milliseconds, on the core that the other side needs:
+        the main thread receives the signal first, and may be waiting for a core itself.
         """
         self._signal(signal.SIGSTOP)
         begun = time.perf_counter()
         while True:
-            # WNOWAIT: the exit is left for the process that reaps it; so nothing is waited for here.
+            # WNOWAIT leaves the exit to the process that reaps it, so nothing blocks here.
             state = os.waitid(os.P_PID, self._pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG)
             if state is not None:
                 return

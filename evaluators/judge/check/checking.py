@@ -1,9 +1,9 @@
 """Checks a candidate: calls on several input distributions, each output against the reference.
 
 The cheapest workload comes first, and the first failing one decides. One process is called on all of them, so that
-state kept from one shape to the next is seen. Modules hold their parameters, so data with other parameters comes in a
-second process. A candidate that is not to be confirmed is checked fully on the cheapest workload, and on the others on
-the task's own distribution and one more.
+state kept between shapes shows. Modules hold their parameters, so data with other parameters takes a second process. A
+candidate that is not to be confirmed is checked fully on the cheapest workload, and on the others on the task's own
+distribution and one more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Case:
     def __init__(self, bench: Bench, task: TaskSpec, *, is_slow: bool, share: int, room: Room, is_first: bool) -> None:
         self.bench = bench
         self.is_brief = False
-        """True if the candidate is checked on little here."""
+        """True if the candidate is checked only briefly here."""
         self._is_slow = is_slow
         is_thorough = is_first and not is_slow
         self.data = CheckData(
@@ -68,10 +68,10 @@ class Case:
         self.is_repeated: bool | None = None
         """True if a second call on the first data gave the same bits; None: not made yet."""
         self._is_overwritten = False
-        """True if the first outputs changed with later calls: the same memory is handed out again."""
+        """True if later calls changed the first outputs, so that the same memory is returned again."""
 
     def run(self, side: CandidateSide) -> None:
-        """Call a candidate on the families that are the same for all, with the task's own parameters."""
+        """Call a candidate on the families that all candidates get, with the task's own parameters."""
         self._calls = Calls(self.bench, side)
         self._reset()
         for data in self._on_given_state():
@@ -88,9 +88,9 @@ class Case:
             self._is_overwritten = not self._is_as_first()
 
     def run_rest(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on families that are drawn for it, on other parameters unless it is a module, and on the first again.
+        """Call it on families drawn for it, on other parameters unless it is a module, and on the first data again.
 
-        `run_on_other_state` does other parameters of modules.
+        `run_on_other_state` handles other parameters of modules.
         """
         if self._calls is None:
             return
@@ -105,12 +105,12 @@ class Case:
             self.is_repeated = self._is_as_first()
 
     def get_ready(self, side: CandidateSide) -> None:
-        """Start the process that `run_on_other_state` will take, if any."""
+        """Start the process for `run_on_other_state`, if there is any other state."""
         if self.bench.returns_outputs and not self.is_brief and self.data.has_other_state:
             side.get_another_ready()
 
     def run_on_other_state(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call a module on data with other parameters, which takes another process: one for all workloads."""
+        """Call a module on data with other parameters, in another process, which serves all workloads."""
         if self.bench.returns_outputs:
             self._call_on_other_state()
 
@@ -128,7 +128,7 @@ class Case:
             self._call(data)
 
     def forget(self) -> bool:
-        """Drop the data that is kept, and the last candidate's. Returns True if any was kept."""
+        """Drop the kept data, and the last candidate's. Returns True if any was kept."""
         self._first, self._first_outputs, self._last = None, (), None
         return self.data.forget()
 
@@ -174,19 +174,19 @@ class Case:
             raise WrongOutputError(_also(wrong.verdict, was_right)) from None
 
     def call(self, side: CandidateSide, *, other_state: bool = False) -> None:
-        """Call a candidate on data of every family, without a look at its outputs."""
+        """Call a candidate on data of every family, without checking its outputs."""
         calls = Calls(self.bench, side)
         for data in self._on_other_state() if other_state else chain(self._on_given_state(), self._drawn()):
             calls.on(data)
 
     def call_as_failed(self, side: CandidateSide) -> None:
-        """Call a candidate on the data of the last call."""
+        """Call a candidate on the data of its last call."""
         if self._last is not None:
             Calls(self.bench, side).on(self._last)
             self._checked(self._last)
 
     def revisit(self, side: CandidateSide) -> None:  # noqa: ARG002 - steps look the same
-        """Call it on the first data again, after other workloads: what it keeps must fit this one."""
+        """Call it on the first data again, after other workloads, so that its kept state must be valid for this one."""
         if self._first is None:
             return
         was_right = "it was right here before it was called on other workloads"
@@ -197,7 +197,7 @@ class Case:
 
     @property
     def seeds_note(self) -> str:
-        """The note of the data that the candidate was checked on."""
+        """The note with the data on which the candidate was checked."""
         where = f" on {self._called!r}" if self._called else ""
         return f"checked{where or ' on'} (family and seed): {', '.join(self._seeds)}"
 
@@ -244,7 +244,7 @@ def _also(verdict: _Failed, what: str) -> _Failed:
 
 
 _DOWNGRADE = 30.0
-"""Times what the reference itself loses: with so large an error a candidate computes in a lower precision."""
+"""Factor on the reference's own error above which a candidate must have computed in a lower precision."""
 
 _KEPT = (
     "in a process of its own it is right there: what it keeps from other workloads does not fit, "
@@ -254,7 +254,7 @@ Glance: TypeAlias = Callable[[CandidateSide], Verdict | None]
 
 
 class Checker:
-    """Checks candidates of one task, one after the other; `is_slow`: each input distribution is tried once only."""
+    """Checks candidates of one task, one after the other; `is_slow`: each input distribution is used only once."""
 
     def __init__(self, benches: Sequence[Bench], task: TaskSpec, *, is_slow: bool) -> None:
         self._benches = benches
@@ -270,12 +270,12 @@ class Checker:
     def check(self, artifact: Artifact, *, is_brief: bool = False, glance: Glance | None = None) -> Passed | Judged:
         """Check one candidate: on the cheapest workload first, on hidden ones last.
 
-        A failure after a call on a hidden workload is attributed to that workload: it may tell of it.
+        A failure after a call on a hidden workload is attributed to that workload, since it may reveal it.
 
         Args:
-            artifact: the candidate's.
-            is_brief: check it in brief on all but the cheapest workload.
-            glance: looks at a candidate that passed the families common to all; its verdict ends the checks.
+            artifact: the candidate's artifact.
+            is_brief: check it briefly on all but the cheapest workload.
+            glance: times a candidate that passed the families common to all; its verdict ends the checks.
         """
         forget(artifact)
         for case in self._cases[1:]:
@@ -310,7 +310,7 @@ class Checker:
         return _also(verdict, _KEPT) if may_keep and self._is_right_alone(artifact, step.case) else verdict
 
     def _explain_segfault(self, artifact: Artifact, crashed: Crashed, cases: Sequence[Case]) -> Crashed:
-        """Try the same calls once more with inputs that may be written to: does that cure it?"""
+        """Repeat the calls with writable inputs, and report whether that cures the crash."""
         with cases[0].bench.side(artifact, private_inputs=True, others=self._benches) as side:
             try:
                 side.load()
@@ -324,7 +324,7 @@ class Checker:
         return msgspec.structs.replace(crashed, reason=reason)
 
     def _is_right_alone(self, artifact: Artifact, case: Case) -> bool:
-        """Return True if it is right on what it failed on where nothing came before: then it kept what does not fit."""
+        """Return True if it is right on its failed data without earlier calls: then it kept state that is not valid."""
         with case.bench.side(artifact, others=self._benches) as side:
             try:
                 side.load()
@@ -334,7 +334,7 @@ class Checker:
         return True
 
     def forget(self) -> bool:
-        """Drop the data that is kept for the next candidates, and keep none for now. Returns whether there was any."""
+        """Drop the data that is kept for the next candidates, and keep none for now. Returns True if there was any."""
         self._room.close()
         were_there = [case.forget() for case in self._cases]
         return any(were_there)
@@ -345,7 +345,7 @@ class Checker:
 
     @property
     def isolation(self) -> tuple[str, ...]:
-        """Return the layers that the last candidate's process was behind."""
+        """Return the layers that isolated the last candidate's process."""
         return self._cases[0].bench.isolation
 
     def _passed(self, cases: Sequence[Case], side: CandidateSide) -> Passed:
@@ -388,7 +388,7 @@ class _Step(msgspec.Struct, frozen=True):
     case: Case
     take: Callable[[CandidateSide], None]
     told: Case
-    """Workload that a failure is attributed to: once a hidden workload was called, that one."""
+    """Workload that a failure is attributed to: after a call on a hidden workload, that one."""
     comes_after_others: bool = False
     """True if its process was called on other workloads before."""
 
@@ -403,12 +403,12 @@ def _runs(cases: Sequence[Case], *, is_whole: bool) -> Iterator[_Step]:
 
 
 def _further(cases: Sequence[Case], *, has_rest: bool) -> Iterator[_Step]:
-    """Yield what is done with what was right until then; first what is left of `_runs`."""
+    """Yield the further steps for a candidate that was right so far, beginning with the rest of `_runs`."""
     hidden = _first_hidden(cases)
     yield from (_Step(case, case.get_ready, hidden or case) for case in cases)
     if has_rest:
         yield from (_Step(case, case.run_rest, hidden or case, len(cases) > 1) for case in cases)
-    # A failure in a second visit reports itself that the first was right.
+    # A failure in a second visit reports that the first visit was right.
     yield from (_Step(case, case.revisit, hidden or case) for case in cases[:-1])
     yield from (_Step(case, case.run_on_other_state, hidden or case, case is not cases[0]) for case in cases)
 

@@ -1,16 +1,16 @@
-"""Compares an output with the expected one, and says what wrong places have in common.
+"""Compares an output with the expected one, and describes the common pattern of wrong elements.
 
-Under the `strict` profile the tolerance is relative to what the eager reference itself loses: an element is right if
+Under the `strict` profile the tolerance is relative to the eager reference's own error: an element is right if
 
     |out - ref64| <= rtol * |ref64| + max(k * e, c * eps) * scale
 
 where ref64 is the reference in float64, `e` the largest error of the reference in the task's own dtype relative to
 `scale`, eps the dtype's, and `scale` the largest |ref64| of the element's row (the last dimension; the whole tensor if
-that is shorter than 16). So near-zero rows need near-zero errors, and one that computes fp32 sums in bf16 is wrong.
-Other profiles (`tolerances.py`) have a fixed absolute part instead; on data that the task would not draw, the loss of
-their precision, if that is more; their relative part is one rounding of the dtype at least. Infinities and NaNs must be
-the same and in the same places; integers and booleans exact; floats of eight bits: see `low_bits.py`. Works on any
-device, without a synchronisation per block.
+that is shorter than 16). So near-zero rows need near-zero errors, and a kernel that computes fp32 sums in bf16 is
+wrong. Other profiles (`tolerances.py`) have a fixed absolute part instead; on data that the task would not draw, the
+error of their precision, if that is larger; their relative part is at least one rounding of the dtype. Infinities and
+NaNs must be the same and in the same places; integers and booleans exact; for floats of eight bits see `low_bits.py`.
+Works on any device, without a synchronisation per block.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from messages.tasks import Tolerance
 
 K_REFERENCE_ERRORS = 16.0
 K_ILL_CONDITIONED = 256.0
-"""Instead of `K_REFERENCE_ERRORS` where roundings are amplified: a sum in another order then differs by far more than
-what rounding the inputs does (a sum of equal numbers errs systematically)."""
+"""Replaces `K_REFERENCE_ERRORS` where roundings are amplified: a sum in another order then differs by far more than by
+rounding the inputs (a sum of equal numbers has a systematic error)."""
 _WELL_CONDITIONED = 64.0
 K_LOOSE = 4.0
-"""The same in profiles that let a lower precision through, where inputs are rounded to that one."""
+"""The same in profiles that allow a lower precision, with inputs rounded to it."""
 C_ROUNDINGS = 4.0
 _SHORT_ROW = 16
 _FLOOR_OF_SCALE = 2.0**-10
-"""A row is never held to less than this part of the largest value anywhere: rows of nothing but cancellation exist."""
+"""Least scale of a row, as a share of the largest value anywhere, since some rows consist of cancellation only."""
 _BLOCK_ELEMENTS = {"cpu": 1 << 17}
 _LARGE_BLOCK_ELEMENTS = 1 << 26
-"""Elements compared at once. A CPU has a block's temporaries in its caches: half the time of blocks of 16 MiB. Other
-devices need large ones."""
+"""Elements compared at once. On a CPU a block's temporaries stay in its caches, in half the time of blocks of 16 MiB.
+Other devices need large blocks."""
 _LEAST = 1e-300
 _MOST_OF_LINE = 0.5
-"""Of a row or column may be wrong where a profile lets wrong elements through."""
+"""Largest share of a row or column that may be wrong in a profile that forgives wrong elements."""
 _MOST_FORGIVEN = 0.1
-"""Norm of an output's error over the output's, where a profile lets wrong elements through. Values of eight bits on the
-way, rounded once more than in the reference, are off by 2 or 3 %; leaving out a hundredth of all makes 10 %."""
+"""Largest norm of an output's error relative to the output's, in a profile that forgives wrong elements. Intermediate
+values of eight bits with one more rounding than in the reference cause 2 or 3 %; leaving out a hundredth, 10 %."""
 
 
 class Errors(NamedTuple):
@@ -54,11 +54,11 @@ class Errors(NamedTuple):
     wrong: torch.Tensor
     """Mask of the wrong elements, in the output's shape."""
     largest: float
-    """Largest absolute error where both values are finite."""
+    """Largest absolute error of elements with two finite values."""
     ratio: float
-    """Largest error over what is allowed for its element; at most 1 where nothing is wrong."""
+    """Largest error relative to what is allowed for its element; at most 1 if nothing is wrong."""
     own_ratio: float
-    """Largest error over what the task's own dtype loses in the reference (one rounding at least)."""
+    """Largest error relative to the reference's own error in the task's dtype (at least one rounding)."""
 
 
 class Allowed:
@@ -72,19 +72,19 @@ class Allowed:
         *,
         input_error: float | None = None,
     ) -> None:
-        """Work out the bounds.
+        """Compute the bounds.
 
         Args:
-            expected: the reference in float64 (or in its own dtype where it has no float64 form).
+            expected: the reference in float64 (or in its own dtype if it has no float64 form).
             native: the reference in the task's own dtype.
-            tolerance: the task's.
-            input_error: of data that the task would not draw, the relative change of the expected values when inputs
+            tolerance: the task's tolerance.
+            input_error: for data that the task would not draw, the relative change of the expected values when inputs
                 are rounded to the allowed precision: no program can be better. None: the task draws this data.
         """
         self.dtype = native.dtype
         self.exact, self._is_low = not native.dtype.is_floating_point, False
         if self.exact:
-            # Where the reference itself depends on rounding (the index of a maximum), both answers are right.
+            # If the reference itself depends on rounding (the index of a maximum), both answers are right.
             self._native = None if same_bytes(native, expected) else native
             return
         limits = torch.finfo(native.dtype)
@@ -96,7 +96,7 @@ class Allowed:
         self._scale = _scale_of(rows)
         error = _largest_error(as_rows(native), rows, self._scale)
         self.own_error = max(error, limits.eps / 2)
-        """Error of the reference in the task's dtype, relative to a row's scale; one rounding at least."""
+        """Error of the reference in the task's dtype, relative to a row's scale; at least one rounding."""
         bounds = bounds_of(tolerance, str(native.dtype).removeprefix("torch.")).for_elements(native.numel())
         self.rtol, self._is_either, self._fixed_atol = bounds.rtol, bounds.is_either, bounds.atol
         self._matched = bounds.matched
@@ -104,17 +104,17 @@ class Allowed:
         factor = K_REFERENCE_ERRORS
         if self._fixed_atol is not None:
             factor = K_LOOSE
-            # Where a fixed tolerance is below one rounding, only the reference's own bits would pass.
+            # With a fixed tolerance below one rounding, only the reference's own bits would pass.
             self.rtol = max(self.rtol, limits.eps)
         elif (input_error or 0.0) > _WELL_CONDITIONED * limits.eps:
             factor = K_ILL_CONDITIONED
         self._relative = max(factor * max(error, input_error or 0.0), C_ROUNDINGS * limits.eps)
         self._is_drawn = input_error is None
         self._least = limits.tiny
-        """Numbers below the smallest normal one may be flushed to zero."""
+        """Numbers below the smallest normal number may be flushed to zero."""
 
     def errors(self, out: torch.Tensor, expected: torch.Tensor) -> Errors:
-        """Compare an output with the expected one, which this was worked out from."""
+        """Compare an output with the expected one from which this was computed."""
         if self.exact:
             return self._exact_errors(out, expected)
         if self._is_low:
@@ -133,7 +133,7 @@ class Allowed:
         return self._errors(out, eager, _scale_of(as_rows(eager)), 2.0)
 
     def accepts_beside(self, out: torch.Tensor, eager: torch.Tensor) -> bool:
-        """Return True if `errors_beside` finds nothing, quickly where nothing is infinite."""
+        """Return True if `errors_beside` finds nothing; fast if all values are finite."""
         if self.exact:
             return same_bytes(out, eager) or not bool(self.errors_beside(out, eager).wrong.any())
         if self._is_low:
@@ -169,7 +169,8 @@ class Allowed:
     def _forgiven(self, found: Errors, out: torch.Tensor, expected: torch.Tensor) -> Errors:
         """Return errors without the wrong elements that a profile forgives.
 
-        They must be finite, scattered and small: what is left out (an expert, a row, a block of columns) is none of it.
+        They must be finite, scattered and small. An omitted part (an expert, a row, a block of columns) is not
+        forgiven.
         """
         count, most = int(found.wrong.sum()), (1.0 - self._matched) * out.numel()
         is_finite = bool((out.isfinite() & expected.isfinite() | ~found.wrong).all())
@@ -184,7 +185,7 @@ class Allowed:
             return own
         if self._is_scaled:
             return torch.maximum(own, scale.mul(self._fixed_atol))
-        # A fixed part is made for the values that a task draws; on others it may be far below one rounding.
+        # A fixed part suits the values that a task draws; for others it may be far below one rounding.
         return torch.full_like(scale, self._fixed_atol) if self._is_drawn else own.clamp_min_(self._fixed_atol)
 
     def _bound(self, reference: torch.Tensor, atol: torch.Tensor) -> torch.Tensor:
@@ -197,7 +198,7 @@ class Allowed:
         return relative
 
     def _exact_errors(self, out: torch.Tensor, expected: torch.Tensor) -> Errors:
-        # A byte of a boolean may hold more than 0 and 1, and then is wrong.
+        # A boolean's byte may contain more than 0 and 1, which is wrong.
         seen = out.view(torch.uint8) if out.dtype == torch.bool else out
         wrong = seen != _as_stored(expected)
         if self._native is not None:
@@ -223,7 +224,7 @@ def _step_errors(out: torch.Tensor, expected: torch.Tensor, leniency: float) -> 
     apart = steps_apart(out, expected.to(out.dtype))
     wrong = wrong_steps(apart, leniency * MOST_ROUNDED_OTHERWISE)
     difference = (out.double() - expected.double()).abs().nan_to_num(0.0, 0.0, 0.0)
-    # One step is all that is allowed, so one is a ratio of 1; where too many are off by one, how many too many.
+    # One step is allowed, which is a ratio of 1; if too many elements are off by one, the ratio says how many too many.
     steps = float(apart.max())
     share = float((apart > 0).double().mean()) / (leniency * MOST_ROUNDED_OTHERWISE)
     return Errors(wrong, float(difference.max()), max(steps, share) if bool(wrong.any()) else min(steps, 1.0), steps)
@@ -234,19 +235,19 @@ def _as_stored(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a two-dimensional view: what is scaled together is a row."""
+    """Return a two-dimensional view in which a row is the part that is scaled together."""
     if tensor.dim() == 0 or tensor.shape[-1] < _SHORT_ROW:
         return tensor.reshape(1, -1)
     return tensor.reshape(-1, tensor.shape[-1])
 
 
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """Return True if two dense tensors of one shape and dtype hold the same bytes."""
+    """Return True if two dense tensors of one shape and dtype have the same bytes."""
     return torch.equal(left.reshape(-1).view(torch.uint8), right.reshape(-1).view(torch.uint8))
 
 
 def _scale_of(rows: torch.Tensor) -> torch.Tensor:
-    # Ten times as fast as the infinity norm on a CPU, and no copy is made.
+    # Ten times as fast as the infinity norm on a CPU, and without a copy.
     largest = torch.maximum(rows.amax(dim=1, keepdim=True), rows.amin(dim=1, keepdim=True).neg()).double()
     if not bool(largest.isfinite().all()):
         largest = torch.where(rows.isfinite(), rows, 0.0).abs().amax(dim=1, keepdim=True).double()
@@ -262,7 +263,7 @@ def _largest_error(native: torch.Tensor, expected: torch.Tensor, scale: torch.Te
 
 
 def relative_distance(one: torch.Tensor, other: torch.Tensor) -> float:
-    """Return the largest difference of two floating tensors relative to the scale of its row in the first."""
+    """Return the largest difference of two floating-point tensors relative to the scale of its row in the first."""
     rows = as_rows(in_full(one))
     return _largest_error(as_rows(in_full(other)), rows, _scale_of(rows))
 
@@ -281,7 +282,7 @@ def _blocks(left: torch.Tensor, right: torch.Tensor) -> Iterator[tuple[_Place, t
 
 
 def describe_wrong(out: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> tuple[str, ...]:
-    """Say what the wrong places have in common, most telling first."""
+    """Return the common patterns of the wrong elements, most informative first."""
     untouched = is_poison(out) & wrong
     out, expected = in_full(out), in_full(expected)
     found: list[str] = []

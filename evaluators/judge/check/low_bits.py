@@ -1,12 +1,12 @@
-"""Compares outputs in floats of eight bits: by how many of the format's steps they lie apart.
+"""Compares outputs in floats of eight bits by their distance in steps of the format.
 
-The next value of these formats is 6 to 25 % away, so no relative tolerance fits. A right program may round a value that
-lies between two of them to the other one, if its sums are in another order or (bfloat16) coarser: by the distance of
-values over a step, in 1 to 2 % of the elements. So
+The next value of these formats is 6 to 25 % away, so no relative tolerance fits. A right program may round a value
+between two of them to the other one, if its sums are in another order or (bfloat16) coarser: depending on the distance
+of values relative to a step, in 1 to 2 % of the elements. So
 
-- no element may be more than one step off, nor be infinite or NaN where the reference is not, or the reverse; - one
-step off may be 5 % of the elements: a program that cuts off instead of rounding has half of them off, and one with a
-scale that is wrong by 1 %, about a tenth.
+- no element may be more than one step off, or infinite or NaN where the reference is not, or the reverse;
+- 5 % of the elements may be one step off: a program that truncates instead of rounding has half of them off, and one
+  with a scale that is wrong by 1 %, about a tenth.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _SIGN, _MAGNITUDE = 0x80, 0x7F
 
 
 def steps_apart(out: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Return by how many steps of their format two tensors of one dtype of eight bits differ, element by element.
+    """Return the distance of two tensors of one eight-bit dtype in steps of the format, element by element.
 
-    A NaN or infinity in only one of them is 255 steps off; two NaNs are the same, and so are 0 and -0.
+    A NaN or infinity in only one of them is 255 steps off; two NaNs are equal, and so are 0 and -0.
     """
     apart = (_ordinal(out) - _ordinal(expected)).abs()
     one, other = out.float(), expected.float()
@@ -32,7 +32,7 @@ def steps_apart(out: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
 
 
 def wrong_steps(apart: torch.Tensor, share: float = MOST_ROUNDED_OTHERWISE) -> torch.Tensor:
-    """Return which elements are wrong, of how many steps they are off."""
+    """Return a mask of the wrong elements, given their distances in steps."""
     is_off = apart > 0
     return is_off if int(is_off.sum()) > max(1.0, share * apart.numel()) else apart > 1
 

@@ -1,4 +1,4 @@
-"""Terms of a call: what a runner must keep to, and where a candidate is called on a workload."""
+"""Terms of a call: the rules of a runner, and the place where a candidate is called on a workload."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from messages.verdicts import LIBRARY_CALL_RULE, Rejected
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """A module, as it is made for one workload."""
+    """A module's instance for one workload."""
 
     made: ModuleTerms
     state: tuple[str, ...] = ()
-    """Names of the inputs that are its state, which come last: parameters, buffers, tensor attributes."""
+    """Names of the inputs that form its state, which come last: parameters, buffers, tensor attributes."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """Part of a `RunnerSpec`: plain data of the problem, and nothing that a candidate could cheat with."""
+    """Part of a `RunnerSpec`: plain data of the problem, which a candidate cannot use to cheat."""
 
     denied: tuple[str, ...] = ()
     """Torch operators that may not be called: `aten::mm`."""
     launches: bool = False
     """True if every call must launch a kernel."""
     module: Instance | None = None
-    """Of a module, with its own state once it is loaded, so that another state takes another process; else None. A
-    function that returns its outputs is one without state."""
+    """For a module that holds its own state once loaded, so that another state takes another process; else None. A
+    function that returns its outputs is a module without state."""
     keeps_cores: bool = False
-    """True if its threads stay on the cores that the judge binds them to: the task says how many threads there are."""
+    """True if its threads stay on the cores that the judge binds them to."""
     call: CallForm | None = None
     """Arguments and results of a call; None: one tensor after the other."""
 
@@ -64,7 +64,7 @@ def module_terms(problem: Problem) -> ModuleTerms:
 
 
 def broken_rule(status: int, terms: Terms) -> Rejected | None:
-    """Say which rule a call's status says was broken; None if none."""
+    """Return a rejection for the rule that a call's status reports as broken; None if there is none."""
     if terms.launches and status == NO_KERNEL:
         return Rejected(
             rule="no kernel launched",
@@ -97,16 +97,16 @@ def literal(values: tuple[object, ...]) -> str:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Data of a workload for a candidate's side."""
+    """The place of a workload's data for a candidate's side."""
 
     buffers: Buffers
     terms: Terms = NO_TERMS
     number: int = 0
-    """Of the workload, among those that a runner can call."""
+    """Number of the workload among those that a runner can call."""
 
     @property
     def held_bytes(self) -> int:
-        """Return how much a module's instance for this workload holds: its parameters."""
+        """Return the size of a module's instance for this workload: its parameters."""
         given = self.buffers.inputs.tensors
         count = len(self.terms.module.state) if self.terms.module is not None else 0
         return sum(tensor.nbytes for tensor in given[len(given) - count :])

@@ -1,20 +1,20 @@
-"""Named tolerance profiles: how far an output may lie from the reference. Knows no torch, so that flags can be read.
+"""Named tolerance profiles: how far an output may differ from the reference. Does not import torch, for reading flags.
 
-`strict` is ours. The others say what a benchmark's own harness lets through, for figures that are to be comparable:
+`strict` is ours. The others are the rules of benchmarks' own harnesses, for comparable figures:
 
 - `kernelbench`: `allclose` with atol = rtol = 1e-4 for float32, 1e-2 for half types (KernelBench 423217d, March 2026,
-  `get_tolerance_for_precision` in its `eval.py`; float64 is not evaluated there and is held to 1e-4 here);
+  `get_tolerance_for_precision` in its `eval.py`; float64 is not evaluated there and has 1e-4 here);
 - `flashinfer`: an element is wrong if its absolute error exceeds 1e-2 *and* its relative error 1e-2 (flashinfer-bench
-  40e6ca78, April 2026, its default evaluator); `flashinfer:0.95` lets 5 % of an output's elements be wrong, as there
-  for mixtures of experts, though none that is not finite;
-- `gpumode:RTOL,ATOL`: `allclose` with these, which differ from problem to problem there (`gpumode:2e-2,2e-2` is what
-  reference-kernels f83cb92 has for TriMul); `gpumode:RTOL,ATOL,sqrt` has both times the square root of the output's
-  number of elements, as its prefix sum (`pmpp_v2/prefixsum_py`) does.
+  40e6ca78, April 2026, its default evaluator); `flashinfer:0.95` accepts 5 % wrong elements in an output, as there for
+  mixtures of experts, but none that is not finite;
+- `gpumode:RTOL,ATOL`: `allclose` with these, which differ between problems (`gpumode:2e-2,2e-2` for TriMul in
+  reference-kernels f83cb92); `gpumode:RTOL,ATOL,sqrt` multiplies both by the square root of the output's number of
+  elements, as for the prefix sum (`pmpp_v2/prefixsum_py`).
 - `tritonbench`: 1e-3 of the value and 1e-3 of the largest value of its row for float32, 1e-2 for float16, 2e-2 for
-  bfloat16. The upstream compares what programs print, to four digits of at most 1000 elements, and mostly nothing
+  bfloat16. The upstream compares printed output, to four digits of at most 1000 elements, and mostly nothing
   (thunlp/TritonBench 603e28a, `1_exe_acc.py`); these are ours, since golds may round to TF32 and have no wider form.
 
-Whatever the profile: infinities and NaNs must be where the reference has them, and integers are exact.
+In every profile infinities and NaNs must be where the reference has them, and integers are exact.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
     rtol: float
     atol: float | None
-    """None: it follows from the reference's own error."""
+    """None: it is derived from the reference's own error."""
     is_either: bool = False
-    """Right if the absolute *or* the relative part is kept, instead of their sum."""
+    """True if satisfying the absolute *or* the relative bound suffices, instead of their sum."""
     is_scaled: bool = False
-    """The absolute part is for a row with 1 as its largest value, and grows with that."""
+    """True if the absolute bound is for a row with 1 as its largest value, and scales with that."""
     grows: bool = False
-    """Both parts are of an output of one element, and grow with the square root of their number."""
+    """True if both bounds are for an output of one element, and grow with the square root of their number."""
     matched: float = 1.0
-    """Part of an output's elements that must be right."""
+    """Share of an output's elements that must be right."""
 
     def for_elements(self, count: int) -> Bounds:
         """Return the bounds of an output of `count` elements."""
@@ -62,7 +62,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounds_of(tolerance: Tolerance, dtype: str) -> Bounds:
-    """Return what a task's tolerance allows floating outputs of a dtype.
+    """Return the bounds that a task's tolerance sets for floating-point outputs of a dtype.
 
     Raises:
         ConfigError: there is no such profile.
@@ -76,16 +76,16 @@ def bounds_of(tolerance: Tolerance, dtype: str) -> Bounds:
 
 
 def check_profile(name: str) -> None:
-    """Accept the name of a profile.
+    """Check the name of a profile.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no profile of that name.
     """
     _profile(name, "float32")
 
 
 def say_tolerance(tolerance: Tolerance) -> str:
-    """Say a tolerance in a word, for notes."""
+    """Return a tolerance in a word, for notes."""
     own = [
         f"{name} {value:g}" for name, value in (("rtol", tolerance.rtol), ("atol", tolerance.atol)) if value is not None
     ]

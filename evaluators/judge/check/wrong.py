@@ -39,7 +39,7 @@ class WrongOutputError(Exception):
 
 
 def say_wrong(family: str, name: str, out: torch.Tensor, expected: torch.Tensor, errors: Errors) -> Wrong:
-    """Return the verdict on an output: how many elements, the first of them, what they have in common."""
+    """Return the verdict on an output: the number of wrong elements, the first one, and their common pattern."""
     wrong = errors.wrong
     position = int(wrong.view(-1).int().argmax())
     got, want = out.view(-1)[position], expected.view(-1)[position].item()
@@ -73,7 +73,7 @@ def check_output(family: str, name: str, out: torch.Tensor, expected: torch.Tens
 
 
 def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, data: DataSet) -> Wrong | None:
-    """Compare the outputs of a timed call with the reference's for the same inputs; None if they agree."""
+    """Compare the outputs of a timed call with the reference's on the same inputs; None if they agree."""
     if data.complaint is not None:
         said = data.complaint(outputs)
         return Wrong(reason=said, family=f"{data.family}, timed call") if said else None
@@ -84,7 +84,7 @@ def timed_difference(names: Sequence[str], outputs: Tensors, eager: Tensors, dat
 
 
 def refuse_if_wrong(difference: Callable[[], Wrong | None], again: Callable[[], object]) -> None:
-    """Refuse a timed call with other outputs than the reference's; mark errors that a second call cures."""
+    """Refuse a timed call with outputs that differ from the reference's, noting whether a second call is correct."""
     wrong = difference()
     if wrong is None:
         return
@@ -106,14 +106,14 @@ def refuse_if_unfinished(glimpse: Glimpse, family: str) -> None:
 
 
 HELD_OUT = "a held-out workload"
-"""Name of a hidden workload in all texts for authors of candidates."""
+"""Name of a hidden workload in all texts for authors."""
 
 Failure = TypeVar("Failure", bound=Verdict)
 _Stopped = Crashed | DidNotBuild | Rejected | TimedOut | Unstable | Quarantined
 
 
 def named(verdict: Failure, workload: str, *, hidden: bool = False) -> Failure:
-    """Return a verdict that says where it came about."""
+    """Return a verdict that names its workload."""
     if hidden:
         return _veiled(verdict)
     if not workload or not isinstance(verdict, Wrong | _Stopped):
@@ -124,7 +124,7 @@ def named(verdict: Failure, workload: str, *, hidden: bool = False) -> Failure:
 
 
 def with_printed(verdict: Failure, printed: str) -> Failure:
-    """Return a verdict that tells what the candidate printed, if verdicts of its kind do."""
+    """Return a verdict with the candidate's output, if its kind has that."""
     is_told = isinstance(verdict, Measured | Outpaced | Wrong)
     return msgspec.structs.replace(verdict, printed=printed) if is_told else verdict
 

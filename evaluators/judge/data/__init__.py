@@ -1,1 +1,1 @@
-"""The data of calls: input distributions, and the memory in which inputs and outputs lie."""
+"""The data of calls: input distributions, and the memory of inputs and outputs."""

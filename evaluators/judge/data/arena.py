@@ -1,11 +1,11 @@
 """Memory that the judge shares with the sides: areas of inputs, of outputs, and of the baseline's results.
 
-On a host, a runner gets the inputs through a descriptor that was opened for reading only, so a write to them crashes
-it. Around every output lie guard bytes, and the output itself is filled with a pattern before each call.
+On a host, a runner gets the inputs through a descriptor that was opened for reading only, so writing to them crashes
+it. Every output is surrounded by guard bytes, and filled with a pattern before each call.
 
-Inputs and outputs have several places each; parameters have one. An arrangement says at which of its places each tensor
-lies in a call. The other places hold older contents: a candidate that keeps an address from an earlier call reads old
-inputs, or leaves its output unwritten.
+Inputs and outputs have several places each; parameters have one. An arrangement determines the place of each tensor in
+a call. The other places keep older contents: a candidate that uses an address from an earlier call reads old inputs, or
+leaves its output unwritten.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ GUARD_BYTES = 4096
 _ALIGNMENT = 4096
 GUARD_BYTE = 0xA5
 PLACES = 3
-"""Of each input and output, where memory allows."""
+"""Places of each input and output, if memory allows."""
 _SPOILT_BYTES = 64 << 10
-"""Overwritten at the beginning of a place that a tensor leaves: some inputs are the same in every call."""
+"""Bytes overwritten at the beginning of a place that a tensor leaves, since some inputs are the same in every call."""
 
 _POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
     torch.float32: (torch.int32, 0x7FC0DEAD),
@@ -50,7 +50,7 @@ _POISON: dict[torch.dtype, tuple[torch.dtype, int]] = {
     torch.float8_e4m3fn: (torch.uint8, 0x7F),
     torch.float8_e5m2: (torch.uint8, 0x7E),
 }
-"""Per dtype: as what it is filled, and with what. A NaN for floats; for integers a value that is rare."""
+"""Fill pattern of each dtype: the type to fill as, and the value. A NaN for floats; for integers a rare value."""
 
 _DLPACK_CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6, "float8_e4m3fn": 10, "float8_e5m2": 12}
 
@@ -61,7 +61,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     area: str
     """`inputs` or `outputs`."""
     offsets: tuple[int, ...]
-    """In each arrangement; of a parameter the only one."""
+    """Offset in each arrangement; a parameter has only one."""
     shape: tuple[int, ...]
     code: int
     """DLDataTypeCode of DLPack."""
@@ -75,17 +75,17 @@ class HostMemory:
         self.size_bytes = size_bytes = rounded(size_bytes)
         self.fd = os.memfd_create(f"ksearch-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(self.fd, size_bytes)
-        # A runner that made it smaller would have the judge fall over its end.
+        # A runner that shrank it would crash the judge at its end.
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         collapse(self.fd, size_bytes)
         self.bytes = torch.frombuffer(mmap.mmap(self.fd, size_bytes), dtype=torch.uint8)
 
 
 class SharedArea(ABC):
-    """Tensors in memory that a runner maps too, at their places of the current arrangement."""
+    """Tensors in memory that a runner also maps, at their places of the current arrangement."""
 
     def __init__(self, placed: list[Placed], specs: Sequence[TensorSpec], area: torch.Tensor, *, guarded: bool) -> None:
-        """Take over an area's bytes; `guarded`: guard bytes lie around each tensor."""
+        """Take over an area's bytes; `guarded`: each tensor is surrounded by guard bytes."""
         self.placed = placed
         self._bytes, self._is_guarded = area, guarded
         pairs = zip(placed, specs, strict=True)
@@ -103,7 +103,7 @@ class SharedArea(ABC):
 
     @abstractmethod
     def restore(self) -> None:
-        """Make the memory as it was when new, beside tensors and guards too: as fast, and empty."""
+        """Restore the memory to its state when new, also outside tensors and guards: as fast, and empty."""
 
     @abstractmethod
     def altered(self) -> bool:
@@ -111,21 +111,21 @@ class SharedArea(ABC):
 
     @abstractmethod
     def settle(self) -> None:
-        """Wait until other processes see what was written here."""
+        """Wait until other processes see the data written here."""
 
     def arrange(self, number: int) -> None:
-        """Choose the arrangement of the calls that follow; `fill` writes the tensors that move."""
+        """Choose the arrangement of the following calls; `fill` writes the tensors that move."""
         self.arrangement = number
         self.offsets = [place.offsets[number % len(place.offsets)] for place in self.placed]
         self.tensors: Tensors = tuple(views[at] for views, at in zip(self._views, self.offsets, strict=True))
 
     @property
     def moving(self) -> Tensors:
-        """The tensors that have several places, at each of them."""
+        """The tensors with several places, at each of them."""
         return tuple(view for views in self._views if len(views) > 1 for view in views.values())
 
     def fill(self, values: Sequence[torch.Tensor]) -> None:
-        """Write contents into the tensors, unless they lie there already (parameters, mostly)."""
+        """Write contents into the tensors, except those that are there already (mostly parameters)."""
         for index, (tensor, value, at) in enumerate(zip(self.tensors, values, self.offsets, strict=True)):
             before = self._laid_at[index]
             if at == before and self._laid[index] is value:
@@ -136,18 +136,18 @@ class SharedArea(ABC):
             self._laid[index], self._laid_at[index] = value, at
 
     def forget(self) -> None:
-        """Have `fill` write everything next time."""
+        """Make the next `fill` write everything."""
         self._laid: list[torch.Tensor | None] = [None] * len(self.placed)
 
     def poison(self) -> None:
-        """Fill all tensors with their pattern and the bytes around them with the guard's."""
+        """Fill all tensors with their pattern and their surroundings with guard bytes."""
         for tensor in self.tensors:
             poison(tensor)
         for around in self._guards():
             around.fill_(GUARD_BYTE)
 
     def broken_guards(self) -> bool:
-        """Return True if anything was written around the tensors since `poison`."""
+        """Return True if guard bytes were changed since `poison`."""
         spans = self._guards()
         return bool((torch.cat(spans) != GUARD_BYTE).any()) if spans else False
 
@@ -182,7 +182,7 @@ class Area(SharedArea):
         return os.open(f"/proc/self/fd/{self.fd}", os.O_RDONLY | os.O_CLOEXEC)
 
     def restore(self) -> None:
-        """See `SharedArea`. A process that may write can split huge pages (`MADV_REMOVE`), so they are collapsed."""
+        """See `SharedArea`. A process with write access can split huge pages (`MADV_REMOVE`): they are collapsed."""
         if self._is_guarded:  # others are mapped read-only
             self._bytes.fill_(GUARD_BYTE)
         collapse(self.fd, self.size_bytes, is_new=False)
@@ -192,14 +192,14 @@ class Area(SharedArea):
         return False
 
     def settle(self) -> None:
-        """Wait for nothing."""
+        """Do nothing: there is nothing to wait for."""
 
 
 class GpuArea(SharedArea):
     """Memory of the first visible GPU.
 
-    The driver protects mapped memory from no writer, so the judge checks after every call that the inputs are
-    unchanged. Runners map nothing else of the judge's: expected values lie in its own context.
+    The driver cannot protect mapped memory from writing, so the judge checks after every call that the inputs are
+    unchanged. Runners map nothing else of the judge's: expected values are in its own context.
     """
 
     def __init__(
@@ -227,7 +227,7 @@ class GpuArea(SharedArea):
         self.forget()
 
     def altered(self) -> bool:
-        """See `SharedArea`; if so, the next call gets all of the data anew."""
+        """See `SharedArea`; if so, the next call gets all data again."""
         differences = [
             (place.view(-1).view(torch.uint8) != laid.contiguous().view(-1).view(torch.uint8)).any()
             for place, laid in zip(self.tensors, self._laid, strict=True)
@@ -250,13 +250,13 @@ def poison(tensor: torch.Tensor) -> None:
 
 
 def is_poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a mask of the elements that still hold the pattern."""
+    """Return a mask of the elements that still have the pattern."""
     view, value = _POISON[tensor.dtype]
     return tensor.view(view) == value
 
 
 def _spoil(tensor: torch.Tensor) -> None:
-    """Have some elements be others than they were; of integers such as may be indices."""
+    """Change some elements; integers to values that may be indices."""
     part = tensor.view(-1)[: _SPOILT_BYTES // tensor.element_size()]
     if part.is_floating_point():
         poison(part)
@@ -265,12 +265,12 @@ def _spoil(tensor: torch.Tensor) -> None:
 
 
 def tensor_at(area: torch.Tensor, spec: TensorSpec, offset: int) -> torch.Tensor:
-    """Return a tensor that lies in an area's bytes."""
+    """Return a tensor within an area's bytes."""
     return area[offset : offset + _size_bytes(spec)].view(DTYPES[spec.dtype]).view(spec.shape)
 
 
 def tensors_in(area: torch.Tensor, specs: Sequence[TensorSpec]) -> Tensors:
-    """Return the tensors that lie in an area's bytes: without guards, each at its only place."""
+    """Return the tensors within an area's bytes: without guards, each at its only place."""
     placed, _ = lay_out("", specs)
     return tuple(tensor_at(area, spec, place.offsets[0]) for place, spec in zip(placed, specs, strict=True))
 
@@ -287,7 +287,7 @@ def lay_out(
         for _ in range(1 if spec.role == "parameter" else places):
             begins.append(-(-(end + guard_bytes) // _ALIGNMENT) * _ALIGNMENT)
             end = begins[-1] + _size_bytes(spec) + guard_bytes
-        # Which of two places: the first input's is never the first output's, others are drawn.
+        # For each tensor, one of two places: the first input's is never the first output's, others are drawn.
         crossed = [
             begins[pair[int(name == "outputs") if is_first else random.SystemRandom().randrange(2)]]
             for pair in crossings(len(begins))
@@ -301,7 +301,7 @@ def crossings(places: int) -> list[tuple[int, int]]:
     """Return the two places of each arrangement in which the places of tensors differ.
 
     They come after the arrangements with all tensors at their first place, at their second, and so on. Some tensors are
-    at the one of the two and some at the other: this call finds results that are kept by the address of a single
+    at one of the two places and some at the other, which finds results that are cached by the address of a single
     tensor.
     """
     return list(itertools.permutations(range(places), 2))
@@ -318,5 +318,5 @@ def _size_bytes(spec: TensorSpec) -> int:
 
 
 def total_bytes(specs: Sequence[TensorSpec]) -> int:
-    """Return how many bytes these tensors hold together."""
+    """Return the total size of these tensors in bytes."""
     return sum(_size_bytes(spec) for spec in specs)

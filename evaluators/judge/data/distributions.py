@@ -1,9 +1,9 @@
-"""Changes of the task's own floating inputs, one function per input distribution.
+"""Changes of the task's own floating-point inputs, one function per input distribution.
 
 Each takes a tensor and a generator on its device, and returns a tensor of the same shape, dtype and device, within the
-dtype's range. Integers are never changed: only what a task draws is known to be valid. Nor are floating inputs that
-hold whole numbers only (masks, counts), except by sparse data, and by `other_constant` where a task draws the same mask
-or whole numbers every time.
+dtype's range. Integers are never changed, since only values that a task draws are known to be valid. Neither are
+floating-point inputs that contain whole numbers only (masks, counts), except by sparse data, and by `other_constant` if
+a task draws the same mask or whole numbers every time.
 """
 
 from __future__ import annotations
@@ -17,40 +17,40 @@ import torch
 Distribution: TypeAlias = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 
 _HEADROOM = 16.0
-"""Distance of the largest value from the dtype's own largest: sums of a few still fit."""
+"""Ratio of the dtype's largest value to the largest value used, so that sums of a few still fit."""
 _FEW_SPIKES, _ONE_IN = 64, 4096
 _SPIKE_EXPONENTS = (4.0, 10.0)
-"""Spikes are 2^4 to 2^10 times the root mean square, at equal steps."""
+"""Spikes are 2^4 to 2^10 times the root mean square, in equal steps."""
 _PERTURBATION = 0.1
 _TINY_EXPONENT = {torch.float64: -400, torch.float32: -50, torch.bfloat16: -50, torch.float16: -8}
-"""So that products of two are no smaller than the dtype's smallest normal number."""
+"""Exponents for which products of two values are not below the dtype's smallest normal number."""
 _OFFSETS = (100.0, 1000.0)
 """Distance of the mean from zero, in standard deviations."""
 _OFFSET_OF_FEW_BITS = 200.0
-"""The same for numbers of 16 bits: their spread is a few steps there, and its exponential underflows in float32."""
+"""The same for 16-bit numbers: there their spread is a few steps, and its exponential underflows in float32."""
 _FLIPPED = 0.125
 """Share of a mask that is changed."""
 _STEPS = 4.0
-"""Sorted data is rounded to a quarter of its root mean square, so that many values are equal."""
+"""Sorted data is rounded to a quarter of its root mean square, which makes many values equal."""
 
 
 def centred(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
-    """Shift to zero mean: this finds shortcuts that hold for non-negative data only."""
+    """Shift to zero mean, which finds shortcuts that are valid for non-negative data only."""
     return tensor - tensor.mean()
 
 
 def spikes(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Put a few huge values at random places, the largest of them positive; the others stay."""
+    """Put a few huge values at random places, the largest of them positive; the others stay unchanged."""
     count = max(2, min(_FEW_SPIKES, tensor.numel() // _ONE_IN))
     exponents = torch.linspace(*_SPIKE_EXPONENTS, count, device=tensor.device)
     signs = _signs(count - 1, tensor, generator)
-    # A place that is drawn twice keeps one of its values: the largest must not be the one that is lost.
+    # A place that is drawn twice keeps one of its values, which must not be at the cost of the largest.
     moved = _put(tensor, exponents[:-1].exp2() * signs * size_of(tensor), generator)
     return _put(moved, exponents[-1:].exp2() * size_of(tensor), generator)
 
 
 def scaled_up(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
-    """Multiply by 1000, or by less where that would leave the range."""
+    """Multiply by 1000, or by less if that would leave the range."""
     room = _largest(tensor) / tensor.abs().amax().float().clamp_min(1e-30)
     return (tensor * room.clamp(max=1e3).to(tensor.dtype)).contiguous()
 
@@ -67,7 +67,7 @@ def constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def peaked(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Have one element of each row dominate the row."""
+    """Let one element of each row dominate the row."""
     rows = (tensor * 0.01).reshape(-1, tensor.shape[-1] if tensor.dim() else 1)
     peaks = (8.0 + 24.0 * _uniform(len(rows), tensor, generator)) * size_of(tensor)
     places = torch.randint(rows.shape[1], (len(rows), 1), generator=generator, device=tensor.device)
@@ -75,14 +75,14 @@ def peaked(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def tiny(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Scale towards the smallest numbers of the dtype, with a few below its smallest normal one."""
+    """Scale towards the smallest numbers of the dtype, with a few below its smallest normal number."""
     small = tensor * 2.0 ** _TINY_EXPONENT[tensor.dtype]
     count = max(1, min(_FEW_SPIKES, tensor.numel() // _ONE_IN))
     return _put(small, _uniform(count, tensor, generator) * torch.finfo(tensor.dtype).tiny, generator)
 
 
 def sorted_with_ties(tensor: torch.Tensor, _generator: torch.Generator) -> torch.Tensor:
-    """Sort each row, and have many of its values equal."""
+    """Sort each row, and make many of its values equal."""
     step = (size_of(tensor) / _STEPS).to(tensor.dtype)
     return ((tensor / step).round_() * step).sort(dim=-1).values if tensor.dim() else tensor
 
@@ -99,13 +99,13 @@ def far_above(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def far_below(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Move the mean as far below zero: a maximum that starts at 0 stays there."""
+    """Move the mean as far below zero, where a maximum that starts at 0 stays there."""
     wide = _wide(tensor)
     return _within(wide - _offset(wide, tensor, generator), tensor)
 
 
 def sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Set nine elements of ten to zero, and of several rows every eighth whole."""
+    """Set nine of ten elements to zero, and in arrays of several rows every eighth row."""
     kept = torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.1
     if tensor.dim() > 1:
         rows = kept.view(-1, tensor.shape[-1])
@@ -114,12 +114,12 @@ def sparse(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def zeros_and_ones(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Draw each element anew, as 0 or 1."""
+    """Draw each element again, as 0 or 1."""
     return (torch.rand(tensor.shape, generator=generator, device=tensor.device) < 0.5).to(tensor.dtype)
 
 
 def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Change a tensor that is the same in every draw: some elements of a mask, else the order of its whole numbers.
+    """Change a tensor that is the same in every draw: some elements of a mask, or the order of its whole numbers.
 
     A single number, or the same one everywhere, is made larger.
     """
@@ -137,7 +137,7 @@ def other_constant(tensor: torch.Tensor, generator: torch.Generator) -> torch.Te
 
 
 def perturbed(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Move each element by about a tenth of the tensor's root mean square (of 1 where that is 0)."""
+    """Move each element by about a tenth of the tensor's root mean square (of 1 if that is 0)."""
     noise = torch.randn(tensor.shape, generator=generator, device=tensor.device, dtype=tensor.dtype)
     return tensor + noise * (_PERTURBATION * size_of(tensor)).to(tensor.dtype)
 
@@ -149,7 +149,7 @@ def rounded(tensor: torch.Tensor, step: float, generator: torch.Generator) -> to
 
 
 def nearly_equal(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Change one or two elements, to values as others have them."""
+    """Change one or two elements, to values of other elements."""
     count = min(2, tensor.numel())
     moved = (2.0 + 2.0 * _uniform(count, tensor, generator)) * _signs(count, tensor, generator) * size_of(tensor)
     return _put(tensor, moved, generator)
@@ -171,7 +171,7 @@ ADVERSARIAL: Mapping[str, Distribution] = {
     "sparse": sparse,
 }
 WITH_TIES = frozenset({"constant", "sorted with ties", "sparse", FAR_ABOVE, FAR_BELOW})
-"""Data with equal values, some of which only rounding makes equal: which of them is first, or largest, no task says."""
+"""Distributions with equal values, some equal only by rounding; no task defines which of them is first or largest."""
 
 
 def size_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -193,12 +193,12 @@ def _offset(wide: torch.Tensor, tensor: torch.Tensor, generator: torch.Generator
 
 
 def is_whole(tensor: torch.Tensor) -> bool:
-    """Return True if a floating tensor holds whole numbers only: a mask, counts."""
+    """Return True if a floating-point tensor contains whole numbers only: a mask, counts."""
     return bool((tensor == tensor.round()).all())
 
 
 def is_binary(tensor: torch.Tensor) -> bool:
-    """Return True if a tensor holds zeros and ones only."""
+    """Return True if a tensor contains zeros and ones only."""
     return bool(((tensor == 0) | (tensor == 1)).all())
 
 

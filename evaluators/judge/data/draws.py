@@ -34,14 +34,14 @@ CHANCE = 1e-12
 _BINS = (2, 4, 8, 16, 32, 64)
 _SIDES = (2, 4, 8)
 _SLACK = 2.0**-10
-"""Positions themselves are off by the rounding of the sums that candidates make."""
+"""Error of the positions themselves, from rounding in the sums that candidates compute."""
 
 
 WANTED, LEAST = 2048, 256
-"""Number of draws in a check, and where making them takes long."""
+"""Number of draws in a check, and the number if making them takes long."""
 _LONG_S = 8.0
 _MOST_SHARE = 0.5
-"""Of the time that all calls of a candidate may take: more draws are not asked for."""
+"""Share of the time limit of all calls of a candidate after which no more draws are made."""
 _MOST_CALLS = 4096
 
 
@@ -51,7 +51,7 @@ class Draws:
     def __init__(self) -> None:
         self._found: dict[str, list[torch.Tensor]] = {}
         self.count = 0
-        """Their number."""
+        """Number of draws."""
 
     def add(self, positions: Mapping[str, torch.Tensor]) -> None:
         """Add draws."""
@@ -60,7 +60,7 @@ class Draws:
         self.count += next(iter(positions.values())).numel() if positions else 0
 
     def complaint(self) -> str:
-        """Say what is wrong with them as a whole; empty if nothing, or if they are too few to tell."""
+        """Return what is wrong with the draws as a whole; empty if nothing, or if they are too few to tell."""
         what, distance, limit, count = max(
             self._counts(), key=lambda found: found[1] / found[2], default=("", 0.0, 1.0, 0)
         )
@@ -73,7 +73,7 @@ class Draws:
 
     @property
     def note(self) -> str:
-        """Say how well they are known: the widest margin of a distribution with 16 bins."""
+        """Return their precision in words: the widest margin of a distribution with 16 bins."""
         return (
             f"random outputs: {self.count} draws; a total variation of {bound(16, max(self.count, 1)):.3f} from the "
             "exact distribution, in 16 bins, would have been refused"
@@ -93,27 +93,27 @@ class Draws:
 
 
 class CheckedDraws:
-    """The draws of a candidate that is being checked on one workload; nothing where its outputs are not random."""
+    """The draws of a candidate that is being checked on one workload; empty if its outputs are not random."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[DataSet, list[Tensors]]] = {}
         self._draws = Draws()
 
     def saw(self, data: DataSet, outputs: Tensors) -> None:
-        """Keep what a call wrote."""
+        """Keep the outputs of a call."""
         if data.positions is not None:
             kept = self._seen.setdefault(id(data), (data, []))[1]
             kept.append(tuple(output.clone() for output in outputs))
 
     def finish(self, again: Callable[[DataSet], int], *, limit_s: float) -> None:
-        """Have more calls made on the data that it saw, until there are enough draws, and judge all of them."""
+        """Make more calls on the data seen, until there are enough draws, and judge all of them."""
         begun, spent_ns = time.perf_counter(), 0
         sets = [data for data, _ in self._seen.values()]
         for number in range(_MOST_CALLS if sets else 0):
             is_long = time.perf_counter() - begun > _LONG_S and self._count >= LEAST
             if self._count >= WANTED or is_long or spent_ns > _MOST_SHARE * limit_s * 1e9:
                 break
-            # Two calls on each in turn: what is the same in both is seen in pairs of calls.
+            # Two calls on each in turn, so that repetitions show in pairs of calls.
             spent_ns += again(sets[number // 2 % len(sets)])
         for data, outputs in self._seen.values():
             if data.positions is not None:
@@ -132,7 +132,7 @@ class CheckedDraws:
 
 
 def bound(bins: int, draws: int) -> float:
-    """Return the total variation distance that right draws exceed with a probability of `CHANCE` at most."""
+    """Return the total variation distance that right draws exceed with a probability of at most `CHANCE`."""
     return math.sqrt((bins * math.log(2.0) - math.log(CHANCE)) / (2 * draws)) + _SLACK
 
 

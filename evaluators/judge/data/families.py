@@ -1,8 +1,8 @@
 """Input distributions: data for checks and for timed calls, with the reference's outputs.
 
 Seeds come from `os.urandom`; a distribution and a seed identify a data set. A candidate sees each data set of its
-checks once (the first is sent again at the end); they are kept for the next candidates and renewed bit by bit. Timed
-calls get data that this candidate never saw.
+checks once (the first is sent again at the end). The sets are kept for the next candidates and gradually renewed. Timed
+calls get data that this candidate has never seen.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from messages.tasks import Tolerance
 
 GIVEN, CENTRED, PERTURBED, SPIKES = "given", "centred", "perturbed parameters", "spikes"
 CONSTANTS = "other constants"
-"""Data as the task draws it, but for the inputs that are the same in every draw."""
+"""Data as the task draws it, except for the inputs that are the same in every draw."""
 NEARLY_EQUAL = "nearly equal to an earlier call"
 NEARLY_EQUAL_PARAMETERS = "parameters nearly equal to an earlier call's"
 
 _MOST_SAID = 160
 _DRAWS_OF_CONSTANTS = 3
-"""Other values that are tried for an input, until the reference is finite."""
+"""Number of other values tried for an input, until the reference is finite."""
 _FEW_BITS = 2
-"""Bytes of an element, at most, with rounding that says nothing of data far from zero: that is exact as it is drawn."""
+"""Most bytes of an element for which rounding makes data far from zero useless; such inputs are exact as drawn."""
 _MOST_LOST = 2.0**-12
-"""A family says nothing where rounding alone moves the result by more than this, and than four roundings."""
+"""A family is useless if rounding alone moves the result by more than this, and than four roundings."""
 _MOST_LOST_LOOSELY = 2.0**-4
-"""The same in profiles that let a lower precision through, with inputs rounded to that one."""
+"""The same in profiles that allow a lower precision, with inputs rounded to that."""
 
 
 class DataSet:
-    """Inputs and state of one call, with what the reference makes of them."""
+    """Inputs and state of one call, with the reference's results."""
 
     def __init__(self, family: str, seed: int, inputs: Tensors, state: Tensors) -> None:
         self.family = family
@@ -53,23 +53,25 @@ class DataSet:
         self.inputs = inputs
         self.state = state
         self.expected: Tensors = ()
-        """In float64 where the reference has that form; empty for timed data: the reference runs when they do."""
+        """Expected outputs, in float64 if the reference has that form; empty for timed data, on which the reference
+        runs then."""
         self.allowed: tuple[Allowed, ...] = ()
         self.complaint: Callable[[Tensors], str] | None = None
-        """Says what is wrong with outputs, where the problem itself does; None: they are compared with the expected."""
+        """Returns the error in some outputs, if the problem checks them itself; None: they are compared with the
+        expected ones."""
         self.positions: Callable[[Sequence[Tensors]], dict[str, torch.Tensor]] | None = None
-        """Says where the draws of calls lie, where outputs are drawn at random; None: they are not."""
+        """Returns the positions of draws, if outputs are drawn at random; None: they are not."""
 
     @property
     def size_bytes(self) -> int:
-        """Return what keeping it costs, parameters aside."""
+        """Return the memory for keeping it, without parameters."""
         return sum(tensor.nbytes for tensor in (*self.inputs, *self.expected))
 
 
 def _untrained(problem: Problem) -> frozenset[int]:
-    """Return which tensors of the state normalisations would take from data, and have as they are in a new model.
+    """Return normalisation statistics that training would learn and that still have their initial values.
 
-    Means of 0 and variances of 1 do nothing: in eval mode a candidate could leave the normalisation out.
+    Means of 0 and variances of 1 have no effect: in eval mode a candidate could leave the normalisation out.
     """
     named = enumerate(zip(problem.state_names, problem.state, strict=True))
     return frozenset(
@@ -90,7 +92,7 @@ class DataMaker:
         self._tolerance = tolerance
         self.reference_dtype = "float64"
         self._elements = max((math.prod(spec.shape) for spec in problem.output_specs), default=1)
-        """Of the largest output."""
+        """Number of elements of the largest output."""
         self.skipped: dict[str, str] = {}
         """Families that this reference cannot be checked on, and why."""
         first = problem.inputs(new_seed())
@@ -101,22 +103,22 @@ class DataMaker:
         self._is_continuous = tuple(varies and not distributions.is_whole(tensor) for tensor, varies in pairs)
         self._is_binary = tuple(varies and distributions.is_binary(tensor) for tensor, varies in pairs)
         self.can_vary = any(self._is_continuous)
-        """True if any input may be changed at all."""
+        """True if any input may be changed."""
         continuous = itertools.compress(first, self._is_continuous)
         self._has_few_bits = all(tensor.element_size() <= _FEW_BITS for tensor in continuous)
         self._constants = tuple(index for index, tensor in enumerate(first) if self._is_constant(index, tensor))
-        """Inputs that the task draws the same every time, and no other family changes."""
+        """Inputs that the task draws the same every time, and that no other family changes."""
         self._other_constants: tuple[int, ...] = tuple(
             index for index in self._constants if not problem.as_drawn[index] and _has_other_constant(first[index])
         )
-        """Those of them that the reference bears other values of, as far as that was tried."""
+        """Those of them for which the reference accepts other values, as far as was tried."""
         self._parameters = frozenset(
             index for index in range(problem.parameter_count) if problem.state[index].is_floating_point()
         )
         self._untrained = _untrained(problem)
 
     def applies(self, family: str) -> bool:
-        """Return True if a family differs from the given data here, and was not found to say nothing."""
+        """Return True if a family differs from the given data here, and was not found to be useless."""
         if family in self.skipped:
             return False
         if family == CONSTANTS:
@@ -129,12 +131,12 @@ class DataMaker:
 
     @property
     def never_varied(self) -> tuple[str, ...]:
-        """Return the names of inputs that have the same value in every call, as far as that is known by now."""
+        """Return the names of inputs known so far to have the same value in every call."""
         never = [index for index in self._constants if index not in self._other_constants]
         return tuple(self.problem.tensors[index].name for index in never)
 
     def bare(self, family: str, seed: int) -> DataSet:
-        """Make the data alone."""
+        """Make the data without the reference's results."""
         inputs, state = self.problem.inputs(seed), self.problem.state
         if family == PERTURBED:
             changed = self._parameters | self._untrained
@@ -164,7 +166,7 @@ class DataMaker:
         return data
 
     def make(self, family: str) -> DataSet | None:
-        """Make a data set; None (and a word in `skipped`) if the reference says nothing there."""
+        """Make a data set; None (with an entry in `skipped`) if the reference is not usable on it."""
         if family == GIVEN:
             return self.given()
         if family == CONSTANTS:
@@ -181,7 +183,7 @@ class DataMaker:
             return None
 
     def _with_other_constants(self) -> DataSet | None:
-        """Make data with other values of inputs that never vary; of all of them that the reference bears together."""
+        """Make data with other values of inputs that never vary, of all that the reference accepts together."""
         found, candidates, self._other_constants = None, self._other_constants, ()
         for index in candidates:
             borne, self._other_constants = self._other_constants, (*self._other_constants, index)
@@ -215,12 +217,12 @@ class DataMaker:
     def _expecting(self, family: str) -> tuple[DataSet, Tensors]:
         data = self.bare(family, new_seed())
         native = self.problem.reference(data.inputs, data.state)
-        # Where the problem itself says what is right, no output is compared with the reference's.
+        # If the problem checks outputs itself, no output is compared with the reference's.
         data.expected = native if self.problem.has_check else self._expected(data.inputs, data.state, native)
         return data, native
 
     def nearly(self, base: DataSet, family: str = NEARLY_EQUAL) -> DataSet:
-        """Copy a data set, but for one or two elements of one input or parameter: caches by samples miss that."""
+        """Copy a data set, except for one or two elements of an input or parameter, which caches by samples miss."""
         seed, count = new_seed(), len(base.inputs)
         tensors = (*base.inputs, *base.state)
         if family == NEARLY_EQUAL:
@@ -232,7 +234,7 @@ class DataMaker:
             distributions.nearly_equal(tensor, generator_for(seed, index, tensor)) if index == changed else tensor
             for index, tensor in enumerate(tensors)
         ]
-        # The same object where it is the same: for another state a module's process is started anew.
+        # The same object if it is unchanged: another state takes another process of a module.
         state = base.state if family == NEARLY_EQUAL else tuple(made[count:])
         data = self._judged(DataSet(family, seed, tuple(made[:count]), state))
         data.allowed = base.allowed
@@ -264,7 +266,7 @@ class DataMaker:
         return tuple(widen(tensor) for tensor in native)
 
     def _step(self, dtype: torch.dtype) -> float:
-        """Return the machine epsilon of the precision that inputs may be rounded to: what the task itself allows."""
+        """Return the machine epsilon of the precision to which inputs may be rounded, as the task allows."""
         if dtype in LOW_BITS:
             return torch.finfo(dtype).eps
         bounds = bounds_of(self._tolerance, str(dtype).removeprefix("torch.")).for_elements(self._elements)
@@ -277,9 +279,9 @@ class DataMaker:
         return _MOST_LOST_LOOSELY if self._is_loose(dtype) else most_lost(dtype)
 
     def _lost_by_rounding(self, data: DataSet, native: Tensors) -> tuple[float, ...]:
-        """Return per output how far rounding alone moves it: of the computation, and of the inputs.
+        """Return for each output how far rounding alone moves it: of the computation, and of the inputs.
 
-        The reference's own error is not enough: on data that is exact in it by luck (constants) it is zero.
+        The reference's own error does not suffice: on data that is exact by chance (constants) it is zero.
         """
         own = [
             relative_distance(expected, output) if output.is_floating_point() else 0.0
@@ -308,17 +310,17 @@ def new_seed() -> int:
 
 
 def generator_for(seed: int, index: int, tensor: torch.Tensor) -> torch.Generator:
-    """Return a generator of a data set's own for its tensor number `index`, on that tensor's device."""
+    """Return a generator for a data set's tensor number `index`, on that tensor's device."""
     return torch.Generator(device=tensor.device).manual_seed((seed + 7919 * index + 1) % (1 << 63))
 
 
 def _has_other_constant(tensor: torch.Tensor) -> bool:
-    """Return True if other values of a tensor are known to be valid: of masks and of whole numbers."""
+    """Return True if other values of a tensor are known to be valid: for masks and whole numbers."""
     return tensor.dtype == torch.bool or (tensor.is_floating_point() and tensor.dtype not in LOW_BITS)
 
 
 def most_lost(dtype: torch.dtype) -> float:
-    """Return by how much rounding may move an output, relative to its scale, for a check of it to say something."""
+    """Return the largest movement of an output by rounding, relative to its scale, for a useful check."""
     return max(_MOST_LOST, 4 * torch.finfo(dtype).eps) if dtype.is_floating_point else _MOST_LOST
 
 
@@ -327,23 +329,23 @@ def _is_finite(tensors: Tensors) -> bool:
 
 
 CHECKS = (GIVEN, CENTRED, SPIKES, GIVEN, FAR_BELOW, CONSTANTS, PERTURBED)
-"""For every candidate, most wrong ones fail on the first. Drawn families come before the last, which is on other
-parameters: modules need another process for those."""
+"""Families for every candidate. Most wrong candidates fail on the first. Drawn families come before the last, which has
+other parameters: modules need another process for those."""
 FEW_CHECKS = (GIVEN, CENTRED, SPIKES, FAR_BELOW, CONSTANTS, PERTURBED)
-"""For candidates of which each call takes long."""
+"""The same for candidates with long calls."""
 DRAWN, FEW_DRAWN = 3, 1
-"""Least number of further input distributions, drawn for each candidate."""
+"""Least number of further families, drawn for each candidate."""
 EXTRA_S = 0.5
-"""Further ones are, as far as they fit in this time: all of them where tensors are small."""
+"""Seconds for further families: all of them if tensors are small."""
 _OTHERS = tuple(family for family in ADVERSARIAL if family not in {SPIKES, FAR_BELOW})
 
 _RENEW_EVERY = 4
 _MAKING_S = 2.0
-"""No further family is drawn for a candidate when making their data has taken this long: where little can be kept."""
+"""Seconds of making data after which no further family is drawn for a candidate."""
 
 
 class CheckData:
-    """Data sets with expected values, the first ones the same families for all candidates, the last ones drawn."""
+    """Data sets with expected values: first the same families for all candidates, then drawn ones."""
 
     def __init__(
         self,
@@ -362,7 +364,7 @@ class CheckData:
         """Families that this reference cannot be checked on, and why."""
         self._drawn, self._extra_s = drawn, extra_s
         self._spent_s = 0.0
-        """Time spent on data of drawn distributions for this candidate."""
+        """Seconds spent on data of drawn families for this candidate."""
         self._kept: dict[str, DataSet] = {}
         self._room = room or room_for([problem])
         self._candidates = 0
@@ -370,7 +372,7 @@ class CheckData:
 
     @property
     def reference_dtype(self) -> str:
-        """Return the precision of the expected values; of the reference, where the problem says what is right."""
+        """Return the precision of the expected values; the reference's, if the problem checks outputs itself."""
         problem = self._maker.problem
         return problem.output_specs[0].dtype if problem.has_check else self._maker.reference_dtype
 
@@ -391,7 +393,7 @@ class CheckData:
         return self._maker.applies(self._families[-1])
 
     def forget(self) -> bool:
-        """Drop what is kept. Returns whether anything was."""
+        """Drop the kept data. Returns True if there was any."""
         was_there = bool(self._kept)
         for data in self._kept.values():
             self._room.give_back(data.size_bytes)
@@ -399,17 +401,17 @@ class CheckData:
         return was_there
 
     def in_brief(self) -> Iterator[DataSet]:
-        """Yield what the task draws."""
+        """Yield a data set of the task's own distribution."""
         self._begin()
         first = self._families[0]
         yield from self._found(first, f"{first} 0")
 
     def drawn_in_brief(self) -> Iterator[DataSet]:
-        """Yield data of one other family with the task's own parameters, drawn by lot."""
+        """Yield a data set of one other family with the task's own parameters, chosen at random."""
         first, *others = self._families[:-1]
         families = [family for family in dict.fromkeys((*others, *_OTHERS)) if family != first]
         self._chance.shuffle(families)
-        # Those that are there come first, most of the time: making one in float64 takes longer than a good candidate.
+        # Existing sets come first, mostly: making one in float64 takes longer than a good candidate.
         if self._chance.randrange(_RENEW_EVERY):
             families.sort(key=lambda family: family not in self._kept)
         for family in families:
@@ -418,25 +420,25 @@ class CheckData:
                 return
 
     def on_given_state(self) -> Iterator[DataSet]:
-        """Yield what every candidate is checked on with the task's own parameters: all but the last."""
+        """Yield the data sets for every candidate with the task's own parameters: all but the last."""
         self._begin()
         for index, family in enumerate(self._families[:-1]):
             yield from self._found(family, f"{family} {index}")
 
     def _begin(self) -> None:
-        """Begin with another candidate: now and then without the oldest of what is kept."""
+        """Begin with another candidate, sometimes without the oldest kept set."""
         self._candidates += 1
         if self._candidates % _RENEW_EVERY == 0 and self._kept:
-            # The oldest: a dictionary keeps the order in which things came.
+            # The oldest, since dictionaries are ordered by insertion.
             self._room.give_back(self._kept.pop(next(iter(self._kept))).size_bytes)
 
     def on_other_state(self) -> Iterator[DataSet]:
-        """Yield what comes last: data with other parameters, or nothing if there are none."""
+        """Yield the last data set, with other parameters; none if there are no parameters."""
         last = self._families[-1]
         yield from self._found(last, f"{last} {len(self._families) - 1}")
 
     def drawn(self) -> Iterator[DataSet]:
-        """Yield those of families that are drawn for this candidate."""
+        """Yield data sets of families drawn for this candidate."""
         yielded, begun, self._spent_s = 0, time.perf_counter(), 0.0
         for family in self._chance.sample(_OTHERS, len(_OTHERS)):
             is_enough = yielded >= self._drawn and time.perf_counter() - begun >= self._extra_s
@@ -476,9 +478,9 @@ tensors take longer."""
 class TimedData:
     """Inputs for timed calls, made before the lease as far as memory allows.
 
-    One in two is adversarial: spikes in data that looks like the others, the data of an earlier call with one or two
-    elements changed (parameters too), other signs, other parameters. A candidate knows when it is timed, so the checks'
-    findings would hold for checks only.
+    Half of them are adversarial: spikes in data that looks like the rest, the data of an earlier call with one or two
+    elements changed (parameters, too), other signs, other parameters. A candidate knows when it is timed, so without
+    them the checks' findings would be valid for checks only.
     """
 
     def __init__(self, problem: Problem, tolerance: Tolerance, *, same_state: bool = False, share: int = 1) -> None:
@@ -491,18 +493,18 @@ class TimedData:
         self._last: DataSet | None = None
         self._chance = random.SystemRandom()
         self._plan: list[bool] = []
-        """Which of the next data sets are adversarial."""
+        """Plan of the next data sets; True for adversarial ones."""
         state_bytes = sum(tensor.nbytes for tensor in problem.state)
         keeps_state = same_state or state_bytes > self._most_bytes
         kinds = [SPIKES, NEARLY_EQUAL, CENTRED, *(() if keeps_state else (PERTURBED, NEARLY_EQUAL_PARAMETERS))]
         self._kinds = deque(self._chance.sample(kinds, len(kinds)))
-        """Which comes next, where it can be had."""
+        """Order of the next kinds, where they apply."""
         self._allowed = maker.given().allowed
 
     def prepare(self, count: int) -> None:
         """Make up to `count` data sets. Data that the last candidate saw is renewed, unless the reference computed it.
 
-        Nothing, if no candidate saw any since.
+        Does nothing if no candidate saw any since.
         """
         if self._ready and not self._served:
             return
@@ -519,7 +521,7 @@ class TimedData:
         self._served = 0
 
     def next(self) -> DataSet:
-        """Return one that this candidate has not seen."""
+        """Return a data set that this candidate has not seen."""
         if self._served < len(self._ready):
             data = self._ready[self._served]
         else:
@@ -530,7 +532,7 @@ class TimedData:
         return data
 
     def replace(self, count: int, *, is_hurried: bool = False) -> None:
-        """Make `count` data sets that this candidate has not seen, of all kinds, in place of what it saw."""
+        """Replace the data sets that this candidate saw by `count` new ones, of all kinds."""
         until = time.monotonic() + self._renewing_s if is_hurried else math.inf
         del self._ready[: self._served]
         self._served = 0
@@ -538,7 +540,7 @@ class TimedData:
             self._ready.append(self._make(may_compute=time.monotonic() < until))
 
     def apart(self) -> DataSet:
-        """Return one that is not among those to come."""
+        """Return a data set that is not among the next ones."""
         return self._of_family(GIVEN)
 
     def _fits(self) -> bool:
@@ -555,7 +557,7 @@ class TimedData:
         return self._last
 
     def _of_family(self, family: str) -> DataSet:
-        """Make data that needs no reference: as the task draws it, or nearly equal to the last or to an older set."""
+        """Make data that needs no reference: as the task draws it, or nearly equal to the last or an older set."""
         if family in _NEARLY and self._last is not None:
             base = self._chance.choice([self._last, self._chance.choice(self._ready or [self._last])])
             return self._maker.nearly(base, family)
@@ -564,7 +566,7 @@ class TimedData:
         return data
 
     def _adversarial(self, *, may_compute: bool) -> DataSet | None:
-        """Make a data set of the next kind; None where the problem has none."""
+        """Make a data set of the next kind; None if the problem has none."""
         for _ in range(len(self._kinds)):
             self._kinds.rotate(-1)
             kind = self._kinds[-1]

@@ -23,14 +23,14 @@ from evaluators.judge.reference.problem import Problem, Tensors, needed_bytes
 from messages.tasks import TensorSpec
 
 _PLACES = 256
-"""Of all outputs together: what is looked at must be there in a few microseconds."""
+"""Elements of all outputs together, which must be read within a few microseconds."""
 _LEAST_PLACES = 16
-"""Of each output."""
+"""Elements of each output at least."""
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Glimpse:
-    """Some elements of outputs as they were at a moment."""
+    """Some elements of outputs at one moment."""
 
     def __init__(self) -> None:
         self._bits: list[torch.Tensor] = []
@@ -38,19 +38,19 @@ class Glimpse:
         self._kept: list[torch.Tensor] = []
 
     def draw(self, outputs: Tensors) -> None:
-        """Choose the places of the next look; takes time."""
+        """Choose the elements of the next look. Takes time."""
         self._bits = [output.view(-1).view(_INTEGERS[output.element_size()]) for output in outputs]
         most = max(_LEAST_PLACES, _PLACES // max(1, len(self._bits)))
         self._places = [_drawn(bits.numel(), most) for bits in self._bits]
         self._kept = [torch.empty(len(places), dtype=bits.dtype) for bits, places in self._each()]
 
     def take(self) -> None:
-        """Look now."""
+        """Read them now."""
         for (bits, places), kept in zip(self._each(), self._kept, strict=True):
             torch.index_select(bits, 0, places, out=kept)
 
     def changed(self) -> tuple[int, int]:
-        """Return at how many of the places something else stands now, and at how many it was looked."""
+        """Return the number of changed elements, and of all that were read."""
         pairs = list(zip(self._each(), self._kept, strict=True))
         changed = sum(int((bits[places] != kept).sum()) for (bits, places), kept in pairs)
         return changed, sum(len(kept) for _, kept in pairs)
@@ -63,17 +63,17 @@ def _drawn(count: int, most: int) -> torch.Tensor:
     """Return some indices below `count`; all of them if there are no more than `most`."""
     if count <= most:
         return torch.arange(count)
-    # Of the system's entropy: what a problem does to torch's generator is no matter.
+    # From the system's entropy, since a problem may have changed torch's generator.
     return torch.frombuffer(bytearray(os.urandom(8 * most)), dtype=torch.int64).remainder(count)
 
 
 _LEAST_ON_HOST, _HOST_ONE_IN = 512 << 20, 16
-"""On a host a judge keeps data of a sixteenth of the memory, or this much: there are three of them."""
+"""On a host a judge keeps data in a sixteenth of the memory, or at least this much; there are three judges."""
 _TIMED_ON_GPU = 8 << 30
 _GPU_SHARE = 0.4
-"""Of a GPU's memory; and of what is free beyond what judging takes no more than half: candidates need some."""
+"""Share of a GPU's memory; and of what is free beyond the needs of judging at most half, since candidates need some."""
 _SCRATCH_ONE_IN = 16
-"""Part of a GPU's memory that a judge may hold without using it."""
+"""Share (one in) of a GPU's memory that a judge may hold without using it."""
 
 
 class Room:
@@ -91,15 +91,15 @@ class Room:
         return True
 
     def give_back(self, size_bytes: int) -> None:
-        """Give back what was taken."""
+        """Release memory that was taken."""
         self._free_bytes += size_bytes
 
     def close(self) -> None:
-        """Refuse further reservations; reserved memory is to be given back."""
+        """Refuse further reservations; reserved memory must be released."""
         self._is_open = False
 
     def reopen(self, *, halved: bool) -> None:
-        """Have it taken again: all of it, or half from now on. Where more was taken, the rest waits for its return."""
+        """Accept reservations again, of all of it or of half. If more is taken, the rest waits for its release."""
         self._is_open = True
         lost_bytes = self._most_bytes - self._most_bytes // 2 if halved else 0
         self._most_bytes -= lost_bytes
@@ -107,7 +107,7 @@ class Room:
 
 
 def release_scratch(device: str) -> None:
-    """Give memory that computing took back to the GPU: torch keeps it, and the candidate's process needs some, too."""
+    """Return memory of finished computations to the GPU: torch keeps it, and the candidate's process needs some."""
     if device == "cpu":
         return
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -116,7 +116,7 @@ def release_scratch(device: str) -> None:
 
 
 def room_for(problems: Sequence[Problem]) -> Room:
-    """Return room for what candidates of a task are checked on."""
+    """Return the room for the check data of a task's candidates."""
     if problems[0].device == "cpu":
         return Room(host_bytes())
     torch.cuda.empty_cache()
@@ -125,31 +125,31 @@ def room_for(problems: Sequence[Problem]) -> Room:
 
 
 def gpu_bytes(free: int, total: int, needed: int) -> int:
-    """Return how much of a GPU's memory may be taken by data for the next candidates."""
+    """Return the part of a GPU's memory that data for the next candidates may take."""
     return max(0, min(int(_GPU_SHARE * total), (free - needed) // 2))
 
 
 def timed_bytes(problem: Problem) -> int:
-    """Return how much data for timed calls is made before they begin."""
+    """Return the size of data for timed calls that is made before they begin."""
     return host_bytes() if problem.device == "cpu" else _TIMED_ON_GPU
 
 
 def host_bytes() -> int:
-    """Return how much of a host's memory one kind of data may take."""
+    """Return the part of a host's memory that one kind of data may take."""
     memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(_LEAST_ON_HOST, memory_bytes // _HOST_ONE_IN)
 
 
 _FEW_PLACES = 2
-"""Where tensors are so large that three places of each would leave too little memory for the rest."""
+"""Places of tensors so large that three places of each would leave too little memory for the rest."""
 _GPU_ONE_IN = 8
-"""Part of a GPU's memory that the places may take before there are fewer of them."""
+"""Share (one in) of a GPU's memory that the places may take before there are fewer of them."""
 
 
 def make_areas(
     name: str, layouts: Sequence[Sequence[TensorSpec]], *, device: str, guarded: bool, places: int = 1
 ) -> Sequence[SharedArea]:
-    """Return memory of a device in which each of these sets of tensors has room, one of them at a time."""
+    """Return memory of a device in which each of these sets of tensors fits, one of them at a time."""
     needed_bytes = max(lay_out(name, specs, guarded=guarded, places=places)[1] for specs in layouts)
     if device == "cpu":
         memory = HostMemory(name, needed_bytes)
@@ -159,7 +159,7 @@ def make_areas(
 
 
 def make_buffers(layouts: Sequence[Sequence[TensorSpec]], device: str = "cpu") -> list[Buffers]:
-    """Return the buffers of each workload: all in the same memory, so that one is in use at a time."""
+    """Return the buffers of each workload, all in the same memory, so that one is in use at a time."""
     inputs = [[spec for spec in specs if spec.role != "output"] for specs in layouts]
     outputs = [[spec for spec in specs if spec.role == "output"] for specs in layouts]
     places = places_for(layouts, host_bytes() if device == "cpu" else torch.cuda.mem_get_info(device)[1] // _GPU_ONE_IN)
@@ -172,7 +172,7 @@ def make_buffers(layouts: Sequence[Sequence[TensorSpec]], device: str = "cpu") -
 
 
 def places_for(layouts: Sequence[Sequence[TensorSpec]], most_bytes: int) -> int:
-    """Return how many places inputs and outputs have, given how much memory they may take together."""
+    """Return the number of places of inputs and outputs that fit into this memory."""
     moving_bytes = max(total_bytes([spec for spec in specs if spec.role != "parameter"]) for specs in layouts)
     return PLACES if PLACES * moving_bytes <= most_bytes else _FEW_PLACES
 
@@ -184,10 +184,11 @@ class Moves:
         """Begin.
 
         Args:
-            places: of each tensor.
+            places: places of each tensor.
             is_timed: draw only arrangements in which all tensors are at places of the same number, so that what a
-                candidate keeps for each set of addresses is found again. All of them come among the first calls. Else
-                the first two calls have no place in common, the third crosses those, then any arrangement is drawn.
+                candidate keeps for each set of addresses is found again. All of them come among the first calls.
+                Otherwise the first two calls have no place in common, the third crosses those, then any arrangement is
+                drawn.
         """
         self._chance = random.SystemRandom()
         self._crossings = crossings(places)
@@ -213,32 +214,32 @@ class Buffers:
         self._on_gpu = on_gpu
         self.inputs, self.outputs = inputs, outputs
         self.places = places
-        """Of each tensor, parameters aside."""
+        """Places of each tensor, without parameters."""
         self.has_few_places = places < PLACES
         """True if the tensors are so large that they have fewer places than others."""
         self._moves = Moves(places, is_timed=True)
         self.glimpse = None if self._on_gpu else Glimpse()
-        """Of the outputs at the last answer; on a GPU all of them are taken then."""
+        """Look at the outputs at the last answer; on a GPU all of them are copied then."""
         self._taken: Tensors = tuple(torch.empty_like(place) for place in self.outputs.tensors) if self._on_gpu else ()
 
     @property
     def results(self) -> Tensors:
         """Outputs of the last call, as they were when it was answered.
 
-        On a host the side is stopped then, so it cannot write them any more. A GPU goes on with what was launched:
-        there they are a copy, made at once.
+        On a host the side is stopped then, so it can no longer write them. A GPU continues with launched work: there
+        they are a copy, made at once.
         """
         return self._taken or self.outputs.tensors
 
     def renew(self) -> None:
-        """Lay everything anew for the next candidate, what lies there already as well: the last one may have lied.
+        """Write everything again for the next candidate, even unchanged data, since the last one may have changed it.
 
-        So also when another workload had the memory meanwhile.
+        Also needed if another workload had the memory meanwhile.
         """
         self.inputs.forget()
 
     def restore(self) -> None:
-        """Undo, before the next candidate, what the last one did to the memory itself."""
+        """Undo, before the next candidate, the last one's changes to the memory itself."""
         self.inputs.restore()
         self.outputs.restore()
 
@@ -248,22 +249,22 @@ class Buffers:
         return self.outputs.arrangement
 
     def lay(self, inputs: Tensors, state: Tensors, *, at: int | None = None) -> None:
-        """Write a call's data, in an arrangement; None: as for a timed call."""
+        """Write a call's data in an arrangement; None: one for a timed call."""
         number = self._moves.next() if at is None else at
         self.inputs.arrange(number)
         self.outputs.arrange(number)
         self.inputs.fill((*inputs, *state))
 
     def settle(self) -> None:
-        """Wait until everything laid and poisoned can be seen by the side."""
+        """Wait until the side can see everything that was written and poisoned."""
         self.outputs.settle()
 
     def take(self) -> None:
-        """Take the outputs: part of the measured time of a call, and of an empty one."""
+        """Copy the outputs, which is part of the measured time of a call, and of an empty one."""
         for place, output in zip(self._taken, self.outputs.tensors, strict=False):
             place.copy_(output)
         self.outputs.settle()
 
     def empty_rank(self, count: int) -> int:
-        """Return the rank of the empty call that stands for their cost: the fastest; on a GPU the middle one."""
+        """Return the rank of the empty call that represents their cost: the fastest; on a GPU the middle one."""
         return count // 2 if self._on_gpu else 0

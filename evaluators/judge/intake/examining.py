@@ -1,12 +1,12 @@
 """Examines a task: which inputs its outputs depend on, and whether a trivial answer would pass.
 
-Integers take values only as the task itself draws them; what it draws the same every time is left alone.
+Integers take values only as the task itself draws them; inputs that are the same in every draw stay unchanged.
 
-Of a table, a call may need some rows; of a cache with pages, those of sequences that are as long. A floor or a roofline
-that counts whole tensors would refuse the best kernels there. So the check looks for lines of an input that are not
-needed: lines with zero gradient get other values, all at once, and if the outputs stay the same bit by bit they are not
-needed. If the outputs move, the lines are halved and tried again, a bounded number of times. Parts that are not shown
-to be idle count as needed. Integers and masks always count, and so do parameters.
+Of a table, a call may need only some rows; of a paged cache, those of its sequences. A floor or a roofline that counts
+whole tensors would refuse the best kernels there. So the check looks for lines of an input that are not needed: lines
+with zero gradient get other values, all at once, and if the outputs stay the same bit by bit they are not needed. If
+the outputs change, the lines are halved and tried again, a bounded number of times. Parts that are not shown to be idle
+count as needed. Integers and masks always count, and so do parameters.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from evaluators.judge.reference.problem import Problem, ProblemError, Tensors, s
 from messages.tasks import Influence, Intake, TensorSpec, Tolerance, TrivialAnswer
 
 Answer: TypeAlias = Callable[[DataSet], Tensors]
-"""Says what it would write for a data set."""
+"""Returns the outputs of an answer for a data set."""
 
 _CALLS = 64
-"""For random outputs: an answer that is the same in this many calls is none."""
+"""Calls for random outputs: an answer that is the same in this many calls is not random."""
 
 ZEROS, STALE, MEAN = "zeros", "the output for other inputs", "the mean everywhere"
 
@@ -75,10 +75,10 @@ class Bank:
 
 
 def try_answer(name: str, answer: Answer, sets: Iterator[DataSet]) -> tuple[TrivialAnswer, bool]:
-    """Put an answer through data sets until it fails.
+    """Test an answer on data sets until it fails.
 
     Returns:
-        What came of it, and whether it passed on the first data set at least.
+        The result, and whether it passed at least on the first data set.
     """
     draws = Draws()
     for place, data in enumerate(sets):
@@ -93,7 +93,7 @@ def try_answer(name: str, answer: Answer, sets: Iterator[DataSet]) -> tuple[Triv
 
 
 def wrong_share(outputs: Tensors, data: DataSet) -> float:
-    """Return the share of all output elements that the check finds wrong: all, where it speaks of no elements."""
+    """Return the share of all output elements that the check finds wrong: all, if it names no elements."""
     if data.complaint is not None:
         return 1.0 if data.complaint(outputs) else 0.0
     pairs = zip(outputs, data.expected, data.allowed, strict=True)
@@ -115,18 +115,18 @@ def _mean(output: torch.Tensor) -> torch.Tensor:
 
 
 _TIME_S = 5.0
-"""No further tensor is looked at when those before have taken this long."""
+"""Seconds after which no further tensor is examined."""
 
 
 class _Change(msgspec.Struct, frozen=True):
     influence: Influence
-    """As far as possible before the reference runs."""
+    """The result, as far as possible before the reference runs."""
     inputs: Tensors
     state: Tensors
 
 
 def find_influences(maker: DataMaker, data: DataSet, other: DataSet) -> tuple[Influence, ...]:
-    """Say of every input, parameter and buffer whether the outputs depend on it."""
+    """Return for every input, parameter and buffer whether the outputs depend on it."""
     begun = time.perf_counter()
     found: list[Influence] = []
     for change in _changes(maker, data, other):
@@ -171,7 +171,7 @@ def _changes(maker: DataMaker, data: DataSet, other: DataSet) -> Iterator[_Chang
 
 
 def _other_input(data: DataSet, index: int, drawn: torch.Tensor) -> torch.Tensor | None:
-    """Return other values for an input; None if there are none that are known to be valid."""
+    """Return other values for an input; None if none are known to be valid."""
     tensor = data.inputs[index]
     if not same_bytes(drawn, tensor):
         return drawn
@@ -190,44 +190,44 @@ def _redrawn(tensor: torch.Tensor, seed: int) -> torch.Tensor:
 
 
 _LINE_BYTES = 128
-"""A line of a GPU's caches; what is read of a line costs the whole line."""
+"""Cache line of a GPU: reading a part of it costs the whole line."""
 _LEAST_BYTES = 1 << 20
-"""Inputs below this are counted whole: they make no difference to a floor."""
+"""Smaller inputs are counted as a whole: they hardly change a floor."""
 _DRAWS = 5
 _TESTS = 24
-"""Calls of the reference for one input of one draw, at most."""
+"""Most calls of the reference for one input of one draw."""
 _LARGE = 8.0
-"""Times its root mean square: what is put into lines that may be idle."""
+"""Value put into lines that may be idle, as a multiple of the root mean square."""
 
 
 class Reads:
     """Shares of the bytes of all inputs and parameters that the outputs of some draws depend on."""
 
     def __init__(self, problem: Problem) -> None:
-        """Look at some draws, as many as fit in the time.
+        """Examine as many draws as fit in the time.
 
         Raises:
             ProblemError: the reference fails on its own inputs.
         """
         self.shares: list[float] = []
-        """One for each draw; 1 where nothing is known to be idle."""
+        """Share for each draw; 1 if nothing is known to be idle."""
         until = time.monotonic() + _TIME_S
         while len(self.shares) < _DRAWS and (not self.shares or time.monotonic() < until):
             self.shares.append(_share(problem, until))
 
     @property
     def least(self) -> float:
-        """Return the smallest share: what a floor may count on."""
+        """Return the smallest share, on which a floor may rely."""
         return min(self.shares)
 
     @property
     def mean(self) -> float:
-        """Return the mean share: what a roofline says."""
+        """Return the mean share, for a roofline."""
         return fmean(self.shares)
 
 
 def bytes_read(tensors: Sequence[TensorSpec], share: float) -> int:
-    """Return the bytes of a call's tensors, of inputs and parameters only a share."""
+    """Return the bytes of a call's tensors, counting only a share of inputs and parameters."""
     read = total_bytes([tensor for tensor in tensors if tensor.role != "output"])
     return total_bytes(tensors) - round((1.0 - share) * read)
 
@@ -262,7 +262,7 @@ def _idle_lines(
     seed: int,
     until: float,
 ) -> int:
-    """Return how many lines of an input the outputs do not depend on."""
+    """Return the number of an input's lines that the outputs do not depend on."""
     tensor = inputs[index]
     count = tensor.nbytes // _LINE_BYTES
     noise = torch.randn(tensor.shape, generator=generator_for(seed, index, tensor), device=tensor.device)
@@ -278,7 +278,7 @@ def _idle_lines(
 
 
 def _suspects(tensor: torch.Tensor, gradient: torch.Tensor | None, count: int) -> torch.Tensor:
-    """Return the lines that may be idle: those with a gradient of zero; all of them where there is no gradient."""
+    """Return the lines that may be idle: those with a gradient of zero; all of them if there is no gradient."""
     if gradient is None:
         return torch.arange(count, device=tensor.device)
     elements = _LINE_BYTES // tensor.element_size()
@@ -287,7 +287,7 @@ def _suspects(tensor: torch.Tensor, gradient: torch.Tensor | None, count: int) -
 
 
 def _count_idle(lines: torch.Tensor, stays: Callable[[torch.Tensor], bool], until: float) -> int:
-    """Return how many of these lines are shown to be idle: all together, or in halves, quarters and so on."""
+    """Return the number of these lines that are shown to be idle: all together, or in halves, quarters and so on."""
     pending, idle = deque([lines] if len(lines) else []), 0
     for _ in range(_TESTS):
         if not pending or time.monotonic() > until:
@@ -311,7 +311,7 @@ _TIMED_CALLS = 3
 
 
 def examine(problem: Problem, tolerance: Tolerance) -> Intake:
-    """Try trivial answers, and see which tensors matter.
+    """Try trivial answers, and find the tensors that matter.
 
     Raises:
         ProblemError: the reference fails on its own inputs.

@@ -1,4 +1,4 @@
-"""Findings on tasks, kept in the user's cache folder: by task, platform, torch and the version of the examination."""
+"""Findings on tasks, cached in the user's cache folder by task, platform, torch and version of the examination."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import torch
 from messages.tasks import Intake, TaskSpec, content_hash
 
 _VERSION = "2"
-"""Changes when the same task may be found otherwise."""
+"""Changes when an examination may have another result for the same task."""
 
 _decoder = msgspec.json.Decoder(Intake)
 
 
 def kept_or_made(task: TaskSpec, device: str, make: Callable[[], Intake]) -> Intake:
-    """Return what was found before, or find it now and keep it. A cache that cannot be used is none."""
+    """Return cached findings, or make and cache them. An unusable cache is ignored."""
     name = content_hash("intake", _VERSION, torch.__version__, task.task_id, device.partition(":")[0])
     path = cache_folder() / f"{name}.json"
     with suppress(OSError, msgspec.MsgspecError):
@@ -35,6 +35,6 @@ def kept_or_made(task: TaskSpec, device: str, make: Callable[[], Intake]) -> Int
 
 
 def cache_folder() -> Path:
-    """Return where findings are kept."""
+    """Return the path of the cache."""
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "ksearch" / "intake"

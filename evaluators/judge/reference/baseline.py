@@ -1,8 +1,8 @@
-"""Baseline workers: the eager reference in a process that never saw a candidate.
+"""Baseline workers: the eager reference in a process that never loads a candidate.
 
 A worker is forked from the judge before any OpenMP thread exists there (a forked child of a process with OpenMP threads
-hangs in its first parallel region), and before anything there touches a GPU. It computes on the very memory that
-candidates are given. Its frames are the runner's; `KEEP` copies the last outputs to the results area.
+hangs in its first parallel region), and before anything there uses a GPU. It computes on the same memory that
+candidates get. Its frames are the runner's; `KEEP` copies the last outputs to the results area.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CALL_S = 300.0
 _EMPTY_CALLS = 15
 _WARM_UPS, _CALM_CALLS, _WARM_UP_S = 3, 16, 4.0
 FEW_PAGES = 16
-"""Page faults that do not make a call slower."""
+"""Number of page faults that do not slow a call down."""
 
 
 class BaselineError(Exception):
@@ -54,7 +54,7 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     specs: tuple[TensorSpec, ...]
     inputs: tuple[Placed, ...]
-    """Places of the tensors that are no outputs."""
+    """Places of all tensors but the outputs."""
     trains: bool
     call: CallForm | None
     inputs_bytes: int
@@ -62,10 +62,10 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaselineWorker:
-    """The judge's handle of a worker. Siblings: `BaselineSide` on a CPU, `GpuBaselineSide`."""
+    """The judge's handle to a worker. Siblings: `BaselineSide` on a CPU, `GpuBaselineSide`."""
 
     def __init__(self, named: str, serve: Callable[[socket.socket, int], int], close_fds: Sequence[int]) -> None:
-        """Fork; `serve` runs in the worker, given its end of the socket and the nonce of the frames."""
+        """Fork; `serve` runs in the worker, with its end of the socket and the nonce of the frames."""
         self._named = named
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         nonce = int.from_bytes(os.urandom(8), "little")
@@ -128,7 +128,7 @@ class BaselineSide(BaselineWorker):
         self.empty_ns = 0
 
     def attach(self, inputs: SharedArea, problem: Problem) -> None:
-        """Have it compute on shared memory that holds the tensors of its problem, and warm it up."""
+        """Let it compute on shared memory with the tensors of its problem, and warm it up."""
         self._attach(inputs, Area("results", problem.output_specs, guarded=False), problem)
         self.empty_ns = min(self.empty().elapsed_ns for _ in range(_EMPTY_CALLS))
         self._warm_up()
@@ -136,8 +136,8 @@ class BaselineSide(BaselineWorker):
     def _warm_up(self) -> None:
         """Call it until its heap stops growing: until several calls in a row were given no new memory.
 
-        An aligned block that was freed does not always fit the next request of the same size, so a heap that gives
-        nothing back still grows for some ten calls, each of them several times as slow as the later ones.
+        An aligned block that was freed does not always fit the next request of the same size, so a heap that returns
+        nothing still grows for some ten calls, each of them several times as slow as the later ones.
         """
         calm, calls, deadline = 0, 0, time.monotonic() + _WARM_UP_S
         while calls < _WARM_UPS or (calm < _CALM_CALLS and time.monotonic() < deadline):
@@ -148,22 +148,22 @@ class BaselineSide(BaselineWorker):
             calls += 1
 
     def keep_ns(self) -> int:
-        """Have it copy the outputs of the last call. Returns the time in ns, an empty call's included."""
+        """Copy the outputs of the last call. Returns the time in ns, including an empty call's."""
         return self.ask(KEEP).elapsed_ns
 
     def page_faults(self) -> int:
-        """Return how many pages the kernel has given it so far."""
+        """Return the number of pages that the kernel has given it so far."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="ascii")
-        # The command's name stands in parentheses and may hold anything; minflt is the eighth field after it.
+        # The command's name is in parentheses and may contain anything; minflt is the eighth field after it.
         return int(stat.rpartition(")")[2].split()[7])
 
     def has_huge_pages(self) -> bool:
-        """Return True if the kernel gave it huge pages, which its malloc asks for."""
+        """Return True if the kernel gave it huge pages, which its malloc requests."""
         rollup = Path(f"/proc/{self.pid}/smaps_rollup").read_text(encoding="ascii")
         return any(line.startswith("AnonHugePages:") and line.split()[1] != "0" for line in rollup.splitlines())
 
     def hurry(self, *, first: bool) -> None:
-        """Put its calls before other processes of the host from now on, or no longer."""
+        """Give its calls priority over other processes of the host, or stop doing so."""
         self._line.is_urgent = first
 
     def _failed(self, status: int) -> str:  # noqa: ARG002 - siblings look the same
@@ -196,7 +196,7 @@ def receive_layout(control: socket.socket) -> tuple[_Layout, int, int]:
 
 
 def answer_frames(control: socket.socket, nonce: int, act: Callable[[int, int], tuple[int, int]]) -> int:
-    """Answer frames until the judge is gone; `act` returns status and span in ns of an operation, arrangement."""
+    """Answer frames until the judge is gone; `act` returns status and span in ns of an operation."""
     while True:
         frame = control.recv(FRAME.size)
         if len(frame) != FRAME.size:
@@ -225,7 +225,7 @@ def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, no
     def act(operation: int, arrangement: int) -> tuple[int, int]:
         nonlocal outputs
         if operation == CALL:
-            # Freed first: in a program of its own the previous result would be gone as well.
+            # Freed first, as the previous result would be in a program of its own.
             outputs = ()
             try:
                 outputs = run(arrangement)

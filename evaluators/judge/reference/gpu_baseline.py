@@ -1,6 +1,6 @@
 """Baseline workers of a GPU: the eager reference, and `torch.compile` of it, each in a process of its own.
 
-A worker has a GPU context of its own, and the harness that runners have; see `baseline.py`.
+A worker has a GPU context of its own, and the same harness as runners; see `baseline.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class GpuBaselineSide(BaselineWorker):
     def __init__(
         self, task: TaskSpec, kind: Baseline, workload: Workload | None = None, *, close_fds: Sequence[int]
     ) -> None:
-        """Fork, before this process touches the GPU; `kind`: how the model is compiled (empty: it runs as it is)."""
+        """Fork, before this process uses the GPU; `kind`: how the model is compiled (empty: not at all)."""
         self.kind: Baseline = kind
         self._program = kind or "reference"
         super().__init__(
@@ -47,7 +47,7 @@ class GpuBaselineSide(BaselineWorker):
         )
 
     def attach(self, inputs: SharedArea, problem: Problem) -> None:
-        """Have it compute on shared memory, and warm it up: `torch.compile` takes its time here."""
+        """Let it compute on shared memory, and warm it up, which includes the compilation by `torch.compile`."""
         self._attach(inputs, GpuArea("results", problem.output_specs, guarded=False), problem)
         for _ in range(_WARM_UPS):
             self.call()
@@ -57,7 +57,7 @@ class GpuBaselineSide(BaselineWorker):
 
 
 def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, kind: Baseline, nonce: int) -> int:
-    """Answer frames until the judge is gone. An exception of the problem ends the worker, and is in the judge's log."""
+    """Answer frames until the judge is gone. An exception of the problem ends the worker; the judge's log has it."""
     layout, *fds = receive_layout(control)
     harness = Harness()
     sizes = {"inputs_bytes": layout.inputs_bytes, "outputs_bytes": layout.results_bytes}
@@ -73,7 +73,7 @@ def _serve(control: socket.socket, task: TaskSpec, workload: Workload | None, ki
 
     def call() -> int:
         nonlocal outputs
-        # Freed first: in a program of its own the previous result would be gone as well.
+        # Freed first, as the previous result would be in a program of its own.
         outputs = ()
         outputs = reference.run(0)
         return 0

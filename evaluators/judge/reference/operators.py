@@ -15,7 +15,7 @@ from messages.tasks import TaskRules
 
 
 class Dispatching(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A mode that `torch.compile` may see: keeping it away imports the whole of dynamo, for 2 s."""
+    """A mode that `torch.compile` may see: hiding it would import all of dynamo, which takes 2 s."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -28,8 +28,8 @@ _SEED = 0
 def count_flops(problem: Problem) -> int:
     """Run the reference once more and return its counted operations, two per multiply-add.
 
-    Elementwise work, reductions and recurrent layers are not counted, a mask saves nothing. 0 also where torch's
-    counter cannot follow a reference that runs well without it.
+    Elementwise work, reductions and recurrent layers are not counted, and masks do not reduce the count. Also 0 if
+    torch's counter fails on a reference that works without it.
     """
     counter = _Counter()
     try:
@@ -41,7 +41,7 @@ def count_flops(problem: Problem) -> int:
 
 
 class _Counter(Dispatching):  # type: ignore[no-untyped-call]
-    """Adds up what torch's table of operators says of each; what is not in it is asked for its parts."""
+    """Adds up the counts of torch's table of operators; other operators are split into their parts."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -74,7 +74,7 @@ def _attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *_: 
 
 
 class _Recorder(Dispatching):
-    """Remembers the names of the operators that are called, as they reach a backend."""
+    """Records the names of the operators that are called, as they reach a backend."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,10 +1,10 @@
 """Runs a problem's own code: its module, model, state and inputs. The code is trusted but may be broken.
 
 A problem that names a GPU can run on the CPU. Covered: arguments of torch's functions and methods that name a device,
-`.cuda()`, `.is_cuda`, `torch.Generator`, questions to `torch.cuda` (properties, streams, synchronisation), and Triton's
+`.cuda()`, `.is_cuda`, `torch.Generator`, queries of `torch.cuda` (properties, streams, synchronisation), and Triton's
 driver. Not covered: events (there is no time), memory statistics, graphs, NCCL, and direct calls of the CUDA driver.
 
-Modules are imported as if they lay beside the problem file, with their sources (`inspect`, `@triton.jit`), and anew
+Modules are imported as if they were beside the problem file, with their sources (`inspect`, `@triton.jit`), and again
 with each loading. The model's state (parameters, buffers, other tensors) is part of every call's data: a candidate gets
 it as inputs.
 """
@@ -40,9 +40,9 @@ from messages.tasks import Dimension, Measure, TaskSpec, TensorSpec, Workload
 _T = TypeVar("_T")
 _GPU = "cuda"
 _CAPABILITY = (9, 0)
-"""Of the pretended GPU: programs choose block sizes by it."""
+"""Compute capability of the simulated GPU, by which programs choose block sizes."""
 _PROCESSORS = 4
-"""Few: programs that are persistent loop over as many, and the interpreter is slow."""
+"""Few multiprocessors, since persistent programs loop over as many, and the interpreter is slow."""
 _SHARED_BYTES = 227 << 10
 _WARP = 32
 _Role: TypeAlias = Literal["input", "parameter", "output"]
@@ -84,7 +84,7 @@ class _ToDevice(TorchFunctionMode):
 
 @contextlib.contextmanager
 def redirected(device: str) -> Iterator[None]:
-    """Make named GPUs mean `device`, unless that is a GPU itself. May be nested; not for several threads."""
+    """Let named GPUs mean `device`, unless that is a GPU itself. May be nested; not for several threads."""
     if not device.startswith("cpu") or torch.Generator is not _TorchGenerator:
         yield
         return
@@ -117,14 +117,14 @@ _TorchGenerator = torch.Generator
 
 
 class _Generator:
-    """Makes generators of the one device; a class, since annotations name it."""
+    """Makes generators of the one device. A class, since annotations name it."""
 
     def __new__(cls, device: object = "cpu") -> torch.Generator:  # type: ignore[misc]  # noqa: ARG004 - there is one
         return _TorchGenerator("cpu")
 
 
 def _cuda_answers() -> dict[str, object]:
-    """Return `torch.cuda` as it is with one GPU that does everything at once."""
+    """Return the functions of `torch.cuda` for one GPU that does everything at once."""
     quiet = ("synchronize", "wait_stream", "record_event", "wait_event")
     stream = SimpleNamespace(cuda_stream=0, **{name: _answering(None) for name in quiet})
     properties = SimpleNamespace(
@@ -152,7 +152,7 @@ def _cuda_answers() -> dict[str, object]:
 
 
 def _answering(value: object) -> Callable[..., object]:
-    """Return a function with this result: another one for each name, since `torch._dynamo` tells them apart so."""
+    """Return a function with this result; `torch._dynamo` needs a different one for each name."""
     return lambda *_, **__: value
 
 
@@ -205,11 +205,11 @@ _MODULE_NAME = "ksearch_problem"
 
 
 class ProblemError(Exception):
-    """The problem's code failed, or does what a task may not do. The text is for the problem's author."""
+    """The problem's code failed, or does something that a task may not do. The text is for the problem's author."""
 
 
 class NoMemoryError(ProblemError):
-    """The GPU has too little memory, which a candidate may have taken: this says nothing of the problem."""
+    """The GPU has too little memory, which a candidate may have taken, so the problem is not to blame."""
 
 
 def stage_of(task: TaskSpec, device: str) -> Callable[[], AbstractContextManager[None]]:
@@ -219,7 +219,7 @@ def stage_of(task: TaskSpec, device: str) -> Callable[[], AbstractContextManager
 
 
 class Staged(Generic[_T]):
-    """Calls a reference; in its stage only if it fails without, since operators cost microseconds more there."""
+    """Calls a reference, in its stage only if it fails without, since operators take microseconds more there."""
 
     def __init__(self, run: Callable[..., _T], stage: Callable[[], AbstractContextManager[None]]) -> None:
         self._run, self._stage = run, stage
@@ -287,7 +287,7 @@ def _texts(task: TaskSpec) -> tuple[str, ...]:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.ExecutionLoader):
     def __init__(self, task: TaskSpec) -> None:
         self.files = {_MODULE_NAME: (f"{task.name}.py", task.text)}
-        """Path and text by module name; of folders without a file of their own, nothing."""
+        """Path and text by module name; no entry for folders without a file of their own."""
         for file in task.files:
             if file.path.endswith(".py"):
                 *folders, name = file.path.removesuffix(".py").removesuffix("/__init__").split("/")
@@ -338,7 +338,7 @@ DTYPES = {
 _INPUT_COPIES = 6
 _MOST_SAID = 500
 _ALL_COPIES, _ALL_COPIES_ON_GPU = 10, 14
-"""Memory of judging, in multiples of the inputs, and of all tensors (measured); a GPU's is shared by all."""
+"""Memory of judging, in multiples of the inputs, and of all tensors (measured). On a GPU all processes share it."""
 
 
 class Problem:
@@ -349,7 +349,7 @@ class Problem:
 
         Args:
             task: the problem.
-            device: of its tensors and its reference.
+            device: device of its tensors and its reference.
             workload: parameters of its inputs; None: the task's first, if it names any.
 
         Raises:
@@ -381,7 +381,7 @@ class Problem:
             )
         self._wide: torch.nn.Module | None = None
         self._form: Form | None = None
-        """Of the arguments of a call."""
+        """Form of the arguments of a call."""
         self._layout: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         inputs = self.inputs(seed=_seed_of(task))
         require_memory(_INPUT_COPIES * sum(tensor.nbytes for tensor in (*inputs, *self.state)), device)
@@ -392,7 +392,7 @@ class Problem:
             for (name, now), before in zip(state_of(self._model), self.state, strict=True)
             if not same_bits(now.detach().contiguous(), before.contiguous())
         )
-        """Names of the state that a call of the reference changes: what normalisations learn in training mode."""
+        """Names of the state that a call of the reference changes: statistics of normalisations in training mode."""
         self.call = self._call_form(task.calling)
         """Arguments and results of a call; None: one tensor after the other."""
         require_memory(needed_bytes(self), device)
@@ -428,7 +428,7 @@ class Problem:
         )
 
     def inputs(self, seed: int) -> Tensors:
-        """Return the tensors that `get_inputs` gives for the workload under a seed: dense."""
+        """Return the dense tensors of `get_inputs` for the workload and a seed."""
         seed_all(seed)
         with self.stage(), torch.device(self.device):
             given = called("get_inputs()", lambda: _filled(self._module.get_inputs, self._given))
@@ -489,7 +489,7 @@ class Problem:
         """Run the reference on copies; `wide`: in float64.
 
         Raises:
-            ProblemError: it fails; with `wide` also where it has no float64 form.
+            ProblemError: it fails; with `wide` also if it has no float64 form.
         """
         if wide and self._wide is None:
             self._wide = called("Model in float64", lambda: copy.deepcopy(self._model).double())
@@ -522,7 +522,7 @@ class Problem:
 
     @cached_property
     def needs_stage(self) -> bool:
-        """True if the reference itself, not only its inputs, names a GPU that is not there: that slows it."""
+        """True if the reference itself, not only its inputs, names a GPU that does not exist, which slows it down."""
         inputs = self.inputs(seed=0)
         put_state(self._model, self.state)
         reference = Staged(lambda: run_model(self._model, inputs, self.device, self.form), self.stage)
@@ -530,7 +530,7 @@ class Problem:
         return reference.is_needed
 
     def _admit(self, inputs: Tensors) -> Form:
-        """Run the reference twice and see that it can be judged by. Returns the form of its outputs."""
+        """Run the reference twice and check that it can be judged by. Returns the form of its outputs."""
         before = tuple(tensor.clone() for tensor in inputs)
         with self.stage():
             result = _call(self._model, arguments_of(self.form, inputs, self.device))
@@ -565,7 +565,7 @@ class Problem:
             yield f"{names[int(index)]}{dot}{below}"
 
     def _argument_names(self) -> list[str]:
-        """Return what `forward` calls the arguments that it is given; `input3` where it has no name for one."""
+        """Return the names of `forward`'s arguments; `input3` for one without a name."""
         names = [
             parameter.name
             for parameter in inspect.signature(self._model.forward).parameters.values()
@@ -577,13 +577,13 @@ class Problem:
 
 
 def needed_bytes(problem: Problem) -> int:
-    """Return how much memory judging a candidate takes, or more."""
+    """Return an upper bound of the memory for judging a candidate."""
     copies = _ALL_COPIES if problem.device == "cpu" else _ALL_COPIES_ON_GPU
     return copies * sum(math.prod(spec.shape) * DTYPES[spec.dtype].itemsize for spec in problem.tensors)
 
 
 def require_memory(most_bytes: int, device: str = "cpu") -> None:
-    """Raise ProblemError if this host or GPU is too small, before the kernel kills a process."""
+    """Raise ProblemError if this host or GPU has too little memory, before the kernel kills a process."""
     if device != "cpu":
         torch.cuda.empty_cache()  # torch keeps the memory of freed tensors
     free = _free_bytes() if device == "cpu" else int(torch.cuda.mem_get_info(device)[0])
@@ -607,12 +607,12 @@ def run_model(
     Args:
         model: the reference.
         inputs: tensors among its arguments.
-        device: of the tensors.
-        form: of the arguments; None: one tensor after the other.
-        wide: floating inputs are in float64; room for outputs is too.
+        device: device of the tensors.
+        form: form of the arguments; None: one tensor after the other.
+        wide: floating-point inputs are in float64, and so is room for outputs.
     """
     result = _call(model, arguments_of(form, inputs, device, wide=wide))
-    # This is timed: what is around the model counts as the reference's time, and would be a candidate's credit.
+    # This is timed: work around the model would count as the reference's time, to the candidate's advantage.
     outputs = (result,) if isinstance(result, torch.Tensor) else result
     if isinstance(outputs, tuple | list) and all(type(value) is torch.Tensor for value in outputs):
         for value in outputs:
@@ -662,7 +662,7 @@ def as_structure(form: Form) -> Structure:
 
 
 def as_form(structure: Structure) -> Form:
-    """Return a message as the form that runners get."""
+    """Return a message as the form for runners."""
     form: Form = msgspec.to_builtins(structure)
     return form
 
@@ -682,7 +682,7 @@ def _taken_apart(value: object, what: str, devices: tuple[str, ...]) -> tuple[Fo
 
 
 def _room_of(value: object) -> Room | None:
-    """Return the output that a tensor on the `meta` device stands for."""
+    """Return the output that a tensor on the `meta` device represents."""
     if not isinstance(value, torch.Tensor) or value.device.type != "meta":
         return None
     return tuple(value.shape), str(value.dtype).removeprefix("torch.")
@@ -705,7 +705,7 @@ def _admit_tensor(what: str, tensor: torch.Tensor, devices: tuple[str, ...]) -> 
 
 
 def state_of(model: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """List parameters, then buffers, then tensors that modules hold as plain attributes, each in module order."""
+    """List parameters, then buffers, then tensors that modules have as plain attributes, each in module order."""
     plain = [
         (f"{path}.{name}" if path else name, value)
         for path, module in model.named_modules()
@@ -723,9 +723,9 @@ def put_state(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
 
 
 def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> None:
-    """Have a model compute with these very tensors as parameters; buffers, which it may change, are copied.
+    """Let a model use these tensors as parameters without copying; buffers, which it may change, are copied.
 
-    In eval mode statistics of normalisations are shared too: they differ from call to call, and are only read.
+    In eval mode statistics of normalisations are shared, too: they differ between calls, and are only read.
     """
     put_state(model, state)
     count = sum(1 for _ in model.parameters())
@@ -735,7 +735,7 @@ def share_parameters(model: torch.nn.Module, state: Sequence[torch.Tensor]) -> N
 
 
 def is_statistic(name: str) -> bool:
-    """True for the names that torch's normalisations give to their statistics."""
+    """Return True for the names of statistics in torch's normalisations."""
     return name.rpartition(".")[2] in {"running_mean", "running_var"}
 
 
@@ -745,7 +745,7 @@ def say_changed(names: Sequence[str]) -> str:
 
 
 def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True if two dense tensors of one shape and dtype hold the same bits."""
+    """Return True if two dense tensors of one shape and dtype have the same bits."""
     return torch.equal(left.view(-1).view(torch.uint8), right.view(-1).view(torch.uint8))
 
 
@@ -756,25 +756,25 @@ def _agree(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def all_close(left: Sequence[torch.Tensor], right: Sequence[torch.Tensor]) -> bool:
-    """True if two runs agree as far as the order of sums lets them."""
+    """Return True if two runs agree up to the order of sums."""
     pairs = zip(left, right, strict=True)
-    # Equal bits first: comparing with a tolerance takes several times the tensor's memory.
+    # Bits first: comparing with a tolerance takes several times the tensor's memory.
     return all(same_bits(one, other) or _agree(one, other) for one, other in pairs)
 
 
 def load_model(task: TaskSpec, device: str = "cpu", workload: Workload | None = None) -> torch.nn.Module:
-    """Load a problem for its model alone, for the baseline worker; see `Problem`. Runs nothing else."""
+    """Load a problem only for its model, for the baseline worker; see `Problem`."""
     with stage_of(task, device)():
         return _build(load_module(task, device), task, device, _given_by(task, workload))[1]
 
 
 def widen(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a floating tensor in float64, others as they are."""
+    """Return a floating-point tensor in float64, others unchanged."""
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _seed_of(task: TaskSpec) -> int:
-    """Return the seed of a task's model: the same parameters in every run."""
+    """Return the seed of a task's model, which gives the same parameters in every run."""
     return int(task.task_id[:12], 16)
 
 

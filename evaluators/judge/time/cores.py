@@ -1,8 +1,8 @@
 """Cores of a measurement: choosing, pinning and keeping them awake. Linux only.
 
-A core that has nothing to do sleeps, and the first thread that wakes on it pays for that: a call that comes after a
-pause takes up to twice as long as the same call in a loop. Processes of the lowest priority, one per core, stand in for
-the loop; they cede their core to any other process.
+An idle core sleeps, and the first thread that wakes on it pays for that: a call after a pause takes up to twice as long
+as the same call in a loop. Processes of the lowest priority, one per core, replace the loop; they yield their core to
+any other process.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ _NEW_THREADS = 10
 _MOST_NAMED = 4
 _MORE_THAN_ITS_CORES = 1.1
 _STOPPING_NS = 100_000
-"""CPU time of a side around a call: taking the request, being stopped."""
+"""CPU time of a side around a call: receiving the request, being stopped."""
 
 
 class CoresError(Exception):
-    """There are fewer cores than were asked for."""
+    """There are fewer cores than requested."""
 
 
 def quietest_cores(count: int, *, among: Collection[int]) -> frozenset[int]:
-    """Look for a tenth of a second and return the cores that were least busy; blocks meanwhile.
+    """Measure for a tenth of a second and return the least busy cores. Blocks meanwhile.
 
-    A core's sibling, which shares its units, counts as much as itself. Among equals the last are taken: the first ones
-    get the interrupts.
+    A core's sibling, which shares its units, counts as much as itself. Among equals the last are taken, since the first
+    ones get the interrupts.
     """
     require_cores(count, among=among)
     before = _busy_ticks()
@@ -83,14 +83,14 @@ def quietest_cores(count: int, *, among: Collection[int]) -> frozenset[int]:
 
 
 def require_cores(count: int, *, among: Collection[int] = ()) -> None:
-    """See that there are as many cores."""
+    """Check that there are as many cores."""
     found = len(among or os.sched_getaffinity(0))
     if count > found:
         raise CoresError(f"{count} threads are asked for, but this host gives {found} cores")
 
 
 def choose(count: int, busy: Mapping[int, int], siblings_of: Callable[[int], Collection[int]]) -> frozenset[int]:
-    """Return the cores that were least busy, their siblings counted."""
+    """Return the least busy cores, including their siblings' load."""
 
     def disturbance(core: int) -> tuple[int, int]:
         return (sum(busy.get(one, 0) for one in {core, *siblings_of(core)}), -core)
@@ -99,7 +99,7 @@ def choose(count: int, busy: Mapping[int, int], siblings_of: Callable[[int], Col
 
 
 def pin(pid: int, cores: Collection[int]) -> bool:
-    """Bind all threads of a process to cores; those it starts later inherit that. False where not permitted."""
+    """Bind all threads of a process to cores; later threads inherit that. False if not permitted."""
     bound: set[str] = set()
     for _ in range(_NEW_THREADS):
         try:
@@ -116,7 +116,7 @@ def pin(pid: int, cores: Collection[int]) -> bool:
 
 
 def thread_elsewhere(pid: int, cores: frozenset[int]) -> str:
-    """Say that a thread of a process may run on other cores than these, if so."""
+    """Return a complaint if a thread of a process may run on other cores than these; else empty."""
     for thread in threads_of(pid):
         with contextlib.suppress(ProcessLookupError):
             if others := os.sched_getaffinity(thread) - cores:
@@ -136,16 +136,16 @@ def threads_of(pid: int) -> tuple[int, ...]:
 def cpu_ns(pid: int) -> int:
     """Return the CPU time of a process with all its threads; 0 if it is gone."""
     try:
-        # As clock_getcpuclockid(3) makes it.
+        # The same formula as in clock_getcpuclockid(3).
         return time.clock_gettime_ns((~pid << 3) | _CPUCLOCK_SCHED)
     except OSError:
         return 0
 
 
 class CoreShare:
-    """Sees that a process that is bound to some cores computes on no others during its calls.
+    """Checks that a process that is bound to some cores computes on no others during its calls.
 
-    Needed where nothing keeps its threads from changing that while they run; the slack is what a helper may do.
+    Needed if nothing keeps its threads from changing that while they run. The slack allows for a helper thread.
     """
 
     def __init__(self, pid: int, cores: int) -> None:
@@ -154,16 +154,16 @@ class CoreShare:
         self._before_ns = self._used_ns = self._allowed_ns = 0
 
     def begin(self) -> None:
-        """Note how things stand before a call."""
+        """Record the state before a call."""
         self._before_ns = cpu_ns(self._pid)
 
     def end(self, elapsed_ns: int) -> None:
-        """Add up what a call has used."""
+        """Add the CPU time of a call."""
         self._used_ns += cpu_ns(self._pid) - self._before_ns
         self._allowed_ns += int(_MORE_THAN_ITS_CORES * self._cores * elapsed_ns) + _STOPPING_NS
 
     def excess(self) -> str:
-        """Say that it has used more than its cores can have given it; empty: it has not."""
+        """Return a complaint if it used more CPU time than its cores could give; else empty."""
         if not self._cores or self._used_ns <= self._allowed_ns:
             return ""
         told = "the core" if self._cores == 1 else f"the {self._cores} cores"

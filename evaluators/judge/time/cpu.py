@@ -1,7 +1,7 @@
 """Times candidates on a CPU: pairs with the reference on fresh data, every output checked.
 
 A timing judge works alone on its device, under the lease; checks and compilers have low priority meanwhile. If the task
-names a number of threads, both sides are bound to the same, quietest cores, and the judge to the others.
+gives a number of threads, both sides are bound to the same, quietest cores, and the judge to the others.
 
 A candidate cannot start early: its threads are stopped before the next inputs are written, and a candidate that has
 started another process is rejected. Each workload has its own reference; one process of the candidate serves all.
@@ -54,23 +54,22 @@ _OWN_DATA = 2
 _EMPTY_CALLS = 15
 EMPTY_S = 30.0
 _SURE_SHARE = 0.5
-"""Of an empty call: what is left of a call by less, once that is taken off, is the difference of two large numbers."""
+"""Share of an empty call. A call that exceeds it by less is the difference of two large numbers."""
 _GROWTH_SHARE = 0.1
-"""Share of timed calls up to which new memory for the reference is no matter: medians do not see it."""
+"""Share of timed calls up to which new memory for the reference has no effect on medians."""
 _BETWEEN_PROCESSES = 0.02
-"""Least difference between two processes of the same program. A reference's own program as a
-module, 21 evaluations: 0.97 to 1.04."""
+"""Least relative difference between two processes of the same program. A reference's own program as a module, 21
+evaluations: 0.97 to 1.04."""
 _BETWEEN_PROCESSES_OF_SMALL_PAGES = 0.15
-"""And without huge pages: up to 29 %, see `evaluators/runners/base.py`."""
+"""The same without huge pages: up to 29 %, see `evaluators/runners/base.py`."""
 _NOISE_BETWEEN, _NOISE_PAIRS = 2.4, 40
-"""Differences between calls from one second to the next are also differences between processes, as a multiple of the
-interval of this many pairs: more pairs narrow the interval of their own process, and not that of others. Of 50
-evaluations by ten judges beside a busy core, of what moves memory, 92 % of the intervals hold what the judge before, on
-a quiet host, says in the middle; with 0.8, which was enough for the same judge's, 70 %
-(docs/benchmarks/evaluator_cpu_judges.json)."""
+"""Noise between calls is also noise between processes: the factor is relative to the interval of this many pairs, which
+further pairs narrow only for their own process. Of 50 evaluations by ten judges beside a busy core, for a kernel that
+moves memory, 92 % of the intervals contain the median of the judge before, on a quiet host; with 0.8, which was enough
+for the same judge, 70 % (docs/benchmarks/evaluator_cpu_judges.json)."""
 _COPIES = 8
 _WARM_UPS, _WARM_UP_S = 14, 2.0
-"""For candidates that allocate their outputs: they are slow until their heap has grown."""
+"""Warm-up calls and seconds for candidates that allocate outputs, which are slow until their heap has grown."""
 _STOPPED_LATE = "it went on for a while after its answer"
 
 _LONGEST_SPIN_S = 0.03
@@ -78,19 +77,19 @@ _LOOK_EVERY_S = 0.0005
 
 
 class Ground:
-    """The cores of a timing judge's sides."""
+    """The cores on which a timing judge's sides run."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self.cores = frozenset(os.sched_getaffinity(0))
-        """Where both sides run."""
+        """Cores of both sides."""
         self._goes_before = False
-        """True if sides take a core from other processes in timed calls."""
+        """True if sides preempt other processes in timed calls."""
         self._sweeper = CacheSweeper()
 
     @property
     def swept(self) -> str:
-        """Say what is read before every timed call, and what that leaves in the caches."""
+        """Return a description of the cache flush before every timed call, and of what it leaves in the caches."""
         sweeper = self._sweeper
         read = f"{sweeper.size_bytes >> 20} MiB are read {sweeper.passes} times before every timed call"
         if sweeper.size_bytes > sweeper.cache_bytes:
@@ -99,7 +98,7 @@ class Ground:
 
     @contextmanager
     def placed(self, baselines: Sequence[BaselineSide]) -> Iterator[None]:
-        """Bind the references to the quietest cores and the judge to the others, if the task says how many."""
+        """Bind the references to the quietest cores and the judge to the others, if the task gives their number."""
         everywhere = frozenset(os.sched_getaffinity(0))
         if not self.threads:
             yield
@@ -115,9 +114,9 @@ class Ground:
 
     @contextmanager
     def hurried(self, baselines: Sequence[BaselineSide]) -> Iterator[bool]:
-        """Let sides and judge go before other processes in timed calls. Yields whether that is permitted.
+        """Raise the priority of both sides and of the judge during timed calls. Yields whether the system permits it.
 
-        Of the judge its own thread alone: those of OpenMP, with which it flushes and compares, must not go before
+        Only the judge's main thread is raised: its OpenMP threads, which flush caches and compare, must not outrank the
         sides.
         """
         self._goes_before = is_permitted()
@@ -131,18 +130,18 @@ class Ground:
                 baseline.hurry(first=False)
 
     def join(self, side: CandidateSide) -> None:
-        """Have a candidate run where the reference does, and as early."""
+        """Place a candidate on the reference's cores, with the same priority."""
         if self.threads:
             pin(side.pid, self.cores)
         side.hurry(first=self._goes_before)
 
     def refuse_elsewhere(self, side: CandidateSide) -> None:
-        """See that all threads of a candidate are bound to its cores, if the task says how many."""
+        """Check that all threads of a candidate are bound to its cores, if the task gives their number."""
         if self.threads and (refusal := thread_elsewhere(side.pid, self.cores)):
             raise CandidateFailedError(Rejected(reason=refusal, rule="threads"))
 
     def sweep(self) -> None:
-        """Flush the last-level cache, and the own caches of the core on which the sides run."""
+        """Flush the last-level cache, and the private caches of the sides' core."""
         if not self.threads:
             self._sweeper.sweep()
         else:
@@ -155,10 +154,10 @@ class Ground:
 
 
 def _wait_for_own_threads() -> None:
-    """Wait until no other thread of this process has or wants a core, but not for long.
+    """Wait briefly until no other thread of this process runs or wants a core.
 
-    OpenMP's threads spin once they have nothing to do, for 7 ms where it was measured, and would for so long keep a
-    core from a side with threads on all cores.
+    Idle OpenMP threads spin, for 7 ms where it was measured, and would keep a core from a side with threads on all
+    cores.
     """
     until = time.monotonic() + _LONGEST_SPIN_S
     while _others_run() and time.monotonic() < until:
@@ -175,7 +174,7 @@ def _others_run() -> bool:
 
 
 class WorkloadTimer(OneWorkload):
-    """A timing judge's data of one workload, and its knowledge of the candidate that is timed."""
+    """A timing judge's data of one workload, and its state about the candidate that is timed."""
 
     fastest_memory = 2e12  # two sockets with twelve channels each give half of it
 
@@ -184,9 +183,9 @@ class WorkloadTimer(OneWorkload):
         self.baseline = baseline
         self._ground = ground
         self._grown = 0
-        """Timed calls in which the reference was given new memory."""
+        """Number of timed calls in which the reference was given new memory."""
         self._floor_us = 0.0
-        """Less than this is not credited to the candidate."""
+        """Least latency that is credited to the candidate."""
         self._share: CoreShare | None = None
         self._waiting, self._stopping = Usual(WAITING_NS), Usual(STOPPING_NS)
         self._control = Control(self._time_reference_between)
@@ -202,19 +201,19 @@ class WorkloadTimer(OneWorkload):
         self._data.prepare(_PREPARED_PAIRS)
 
     def check(self) -> str:
-        """Measure empty calls of the reference, and it against itself. Returns why nothing can be timed here now."""
+        """Measure empty calls, and the reference against itself. Returns why timing is not possible now."""
         self.bench.buffers.renew()
         empty = [self.baseline.ask(EMPTY, limit_s=EMPTY_S).elapsed_ns for _ in range(_EMPTY_CALLS)]
         self.baseline.empty_ns = min(empty)
         return self._control.check()
 
     def slowed(self, timing: Timing) -> str:
-        """Say that the candidate slowed the reference down, if so. It must be dead."""
+        """Return a complaint if the candidate slowed the reference down. The candidate must be dead."""
         self.bench.buffers.renew()
         return self._control.slowed(timing.reference_latency_us)
 
     def excess(self) -> str:
-        """Say that the candidate used more CPU time than its cores have, if so."""
+        """Return a complaint if the candidate used more CPU time than its cores have."""
         return self._share.excess() if self._share is not None else ""
 
     def lane(self, side: CandidateSide) -> Lane:
@@ -228,7 +227,7 @@ class WorkloadTimer(OneWorkload):
         return self._lane(run_pair, lambda: self._enter(side, calls), calls)
 
     def _enter(self, side: CandidateSide, calls: Calls) -> None:
-        """Warm both sides up: for the first time, or after pairs of another workload."""
+        """Warm both sides up, for the first time or after pairs of another workload."""
         is_first = self._share is None
         data = self._data.next()
         for _ in range(self.bench.buffers.places - 1 if is_first else 1):
@@ -241,7 +240,7 @@ class WorkloadTimer(OneWorkload):
             _warm_up(calls, GIVEN)
             limit_s = self.bench.evaluation_limit_s
             calls.copy_ns = _copy_cost_ns(self.baseline, self._ground.sweep, limit_s=limit_s)
-        # Once more: what was loaded may have threads, and may have moved them.
+        # Once more, since loaded code may have started and moved threads.
         self._ground.join(side)
         is_kept = seccomp.NAME in side.isolation
         self._share = CoreShare(side.pid, len(self._ground.cores) if self._ground.threads and not is_kept else 0)
@@ -276,13 +275,14 @@ class WorkloadTimer(OneWorkload):
         last = calls.last
         looking_ns = LOOKING_NS if self.bench.buffers.glimpse is not None else 0
         late_ns = max(0, last.after_ns - looking_ns - self._stopping.most_ns)
-        # All of the call: what a module's outputs cost to hand over is taken off its time, not off its process's.
+        # The whole call: the cost of copying a module's outputs is subtracted from its latency, but its process used
+        # it.
         taken_ns = last.elapsed_ns + late_ns
         if share is not None:
             share.end(taken_ns)
         disturbance = watch.end(taken_ns)
         if late_ns:
-            # The share of its work between its answer and its stop is unknown.
+            # How much of its work lies between its answer and its stop is not known.
             disturbance = disturbance or _STOPPED_LATE
         return Sample(net_ns=net_ns + late_ns, disturbance=disturbance)
 
@@ -299,10 +299,10 @@ class WorkloadTimer(OneWorkload):
         return Sample(net_ns=net_ns(answer.elapsed_ns, self.baseline.empty_ns), disturbance=disturbance)
 
     def _time_reference_between(self) -> Sample:
-        """Time the reference among all that goes on between two of its calls in pairs, the candidate's call aside.
+        """Time the reference under the conditions between two of its calls in pairs, without the candidate's call.
 
         Back to back it would be a third faster: new inputs come from the judge's core, outputs are copied, processes
-        are looked for, and caches are flushed once for each side.
+        are listed, and caches are flushed once for each side.
         """
         descendants_of(os.getpid())
         self._own_data.reverse()
@@ -350,7 +350,7 @@ class WorkloadTimer(OneWorkload):
         )
 
     def notes(self, timing: Timing) -> list[str]:
-        """Return what a verdict says of how it was timed here."""
+        """Return the notes for a verdict on how it was timed."""
         notes = [*self._control.notes, *(self._calls.notes() if self._calls is not None else ())]
         if not self.baseline.has_huge_pages():
             notes.append(
@@ -379,17 +379,17 @@ class WorkloadTimer(OneWorkload):
 
 
 def between_processes(timing: Timing, usual: float) -> float:
-    """Return by which share another process of the same program may differ, on a host that is as noisy as this one."""
-    # The interval of pairs shrinks with the root of their number.
+    """Return the relative difference to expect between processes of the same program, on a host with this noise."""
+    # The interval of pairs shrinks with the square root of their number.
     noise = timing.half_width * math.sqrt(max(1.0, timing.pairs / _NOISE_PAIRS))
     return max(usual, _NOISE_BETWEEN * noise)
 
 
 def _copy_cost_ns(baseline: BaselineSide, sweep: Callable[[], None], *, limit_s: float) -> int:
-    """Return the least time that copying the reference's outputs takes, caches cold but for them.
+    """Return the least time for copying the reference's outputs, with only them in the caches.
 
     The runner of a candidate that returns its outputs copies them in the call, which the reference does not do. So this
-    cost is taken off, at most `COPY_SHARE` of a call: a candidate might have spared itself the copy.
+    cost is subtracted, at most `COPY_SHARE` of a call, since a candidate could have avoided the copy.
     """
     costs: list[int] = []
     for _ in range(_COPIES):
@@ -400,7 +400,7 @@ def _copy_cost_ns(baseline: BaselineSide, sweep: Callable[[], None], *, limit_s:
 
 
 def _warm_up(calls: Calls, family: str) -> None:
-    """Call a candidate on what lies in the buffers until its heap has grown."""
+    """Call a candidate on the contents of the buffers until its heap stops growing."""
     deadline = time.monotonic() + _WARM_UP_S
     for _ in range(_WARM_UPS):
         if time.monotonic() > deadline:
@@ -409,7 +409,7 @@ def _warm_up(calls: Calls, family: str) -> None:
 
 
 _UNKNOWN = Interval(low=0.0, high=0.0)
-"""Of a candidate that was not timed at all."""
+"""Interval of a candidate that was not timed."""
 
 
 class Timer:
@@ -442,7 +442,7 @@ class Timer:
                 printed = side.printed
             if not isinstance(rounds, Rounds):
                 return with_printed(rounds, printed)
-            # One that was given up gets no credit: whether it slowed the reference down need not be known.
+            # A candidate that was given up gets no credit, so its effect on the reference does not matter.
             for timer, timing in () if rounds.together.hopeless else zip(self._timers, rounds.timings, strict=False):
                 if slowed := timer.slowed(timing):
                     return named(Unstable(reason=slowed, speedup_interval=timing.interval), timer)

@@ -2,7 +2,7 @@
 
 `Watch` reads the run-queue time of a side's threads (`/proc/PID/task/*/schedstat`) and the time that the hypervisor
 took from its cores (`steal` in `/proc/stat`). Threads of a side with more busy threads than cores wait for each other,
-so its queue is not asked. Pressure (`/proc/pressure/cpu`) would count our own idle loops and checks.
+so its queue is not read. Pressure (`/proc/pressure/cpu`) would count our own idle loops and checks.
 
 `Control` times the reference against itself once per judge. A reference that is slower beside a candidate than before,
 and as fast as ever once the candidate is dead, was slowed down: its pairs do not count.
@@ -25,26 +25,26 @@ import msgspec
 from evaluators.judge.time.sampling import Pair, Timing, TimingPolicy, time_pairs
 
 _SHARE = 0.1
-"""Of a call's time: less is no matter."""
+"""Share of a call's time below which waiting is ignored."""
 WAITING_NS = 200_000
-"""Nor is less than this: 0.13 to 0.18 ms in which threads wait for the judge, on two cores at their usual speed."""
+"""Waiting below this is ignored, too: threads wait 0.13 to 0.18 ms for the judge, on two cores at their usual speed."""
 STOPPING_NS = 200_000 + 5_000 * (os.cpu_count() or 1)
-"""Within this a side has stopped that only computes: 0.07 to 0.18 ms there, with one thread or several."""
+"""Time within which a side that only computes has stopped: 0.07 to 0.18 ms there, with one thread or several."""
 LOOKING_NS = 100_000
-"""Within this a look at the outputs is over: 0.01 to 0.04 ms there."""
+"""Time within which a look at the outputs is over: 0.01 to 0.04 ms there."""
 _RECENT = 15
-"""Calls of the reference that are asked."""
+"""Number of recent calls of the reference that are used."""
 _MARGIN, _MOST = 1.5, 2.5
-"""Factors: of the recent times, and at most of the usual one."""
+"""Factors on the recent times, and at most on the usual one."""
 _AT_WORK = 0.05
-"""Of the time that all threads together computed: one that computed for less is not one of those that need a core. On
-a crowded host every thread waits, and those that hardly compute must not make the side look too wide for its cores."""
+"""Share of the CPU time of all threads below which a thread does not count as one that needs a core. On a crowded host
+every thread waits, and threads that hardly compute must not make the side look too wide for its cores."""
 _STEAL = 7
 _NS_PER_TICK = 10**9 // os.sysconf("SC_CLK_TCK")
 
 
 class Usual:
-    """Longest time of the judge's own work on a side, on this host at present."""
+    """Longest usual time of the judge's own work on a side, on this host at present."""
 
     def __init__(self, usual_ns: int) -> None:
         self._usual_ns = usual_ns
@@ -56,30 +56,30 @@ class Usual:
 
     @property
     def most_ns(self) -> int:
-        """Return what is no disturbance."""
+        """Return the longest time that is not a disturbance."""
         recent_ns = _MARGIN * median(self._recent) if self._recent else 0.0
         return round(min(max(recent_ns, self._usual_ns), _MOST * self._usual_ns))
 
 
 class Watch:
-    """Looks at one side during its calls."""
+    """Observes one side during its calls."""
 
     def __init__(self, pid: int, cores: Collection[int], waiting: Usual) -> None:
         self._waiting = waiting
         self.waited_ns = 0
-        """For how long one of its threads stood in a run queue in the last call."""
+        """Time that one of its threads spent in a run queue in the last call."""
         self._threads = Path(f"/proc/{pid}/task")
         self._cores = frozenset(cores)
         self._before: dict[str, tuple[int, int]] = {}
         self._stolen = 0
 
     def begin(self) -> None:
-        """Note how things stand; the side is stopped."""
+        """Record the state before a call; the side is stopped."""
         self._before = self._account()
         self._stolen = self._steals()
 
     def end(self, elapsed_ns: int) -> str:
-        """Say what kept the side from running since `begin`; empty: nothing that matters."""
+        """Return the reason that kept the side from running since `begin`; empty: none that matters."""
         allowed_ns = max(self._waiting.most_ns, int(_SHARE * elapsed_ns))
         spent = [
             (ran - self._before.get(thread, (0, 0))[0], waited - self._before.get(thread, (0, 0))[1])
@@ -116,14 +116,14 @@ class Watch:
 
 
 _LOOKS = 16
-"""Looks in the time of one limit."""
+"""Number of looks within one time limit."""
 _STARVED_SHARE = 0.5
-"""Of the looks, and of the time: wanted a core in more, was given one for less."""
+"""Share of the looks in which it wanted a core, and of the time for which it was given one, that mean starvation."""
 _RUNNABLE = "R"
 
 
 class Starving:
-    """Looks at one process."""
+    """Observes whether one process is starved of CPU time."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
@@ -132,20 +132,20 @@ class Starving:
         self._chance = random.SystemRandom()
 
     def pauses_s(self, over_s: float) -> list[float]:
-        """Return for how long to wait before each look of the next `over_s`."""
+        """Return the pauses before each look of the next `over_s`."""
         shares = [self._chance.uniform(0.5, 1.5) for _ in range(_LOOKS)]
         return [over_s * share / sum(shares) for share in shares]
 
     def look(self) -> None:
-        """See which threads want a core, whether they have one or not."""
+        """Record which threads want a core, whether they have one or not."""
         with contextlib.suppress(OSError):  # it is gone, or one of its threads
             for thread in Path(f"/proc/{self._pid}/task").iterdir():
                 self._wanting[thread.name] += stat_fields(thread / "stat")[0] == _RUNNABLE
 
     def is_starved(self, over_s: float) -> bool:
-        """Return True if it wanted a core during the last `over_s` and was given little of it; then begin anew.
+        """Return True if it wanted a core during the last `over_s` and was given little of it; then begin again.
 
-        CPU time counts from the very beginning: who was given enough by and by is not waited for again.
+        CPU time counts from the very beginning: a process that was given enough over time is not waited for again.
         """
         wanted = max(self._wanting.values(), default=0) > _STARVED_SHARE * _LOOKS
         self._wanting.clear()
@@ -162,17 +162,17 @@ def cpu_s(pid: int) -> float:
 
 
 def stat_fields(path: Path) -> list[str]:
-    """Return the fields behind the command's name, which stands in parentheses and may hold anything."""
+    """Return the fields after the command's name, which is in parentheses and may contain anything."""
     return path.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
 
 
 SLOWED = 1.15
-"""A slowdown beside a candidate of more than this factor is more than chance."""
+"""Factor above which a slowdown beside a candidate is more than chance."""
 _POLICY = TimingPolicy(
     min_pairs=4, max_pairs=12, lease_s=1.0, stretched_lease_s=1.0, half_width=0.005, hopeless_speedup=0.0
 )
 _TRIES = 2
-"""At finding the host fit: somebody else's second of work is no reason to time nothing."""
+"""Tries to find the host fit: one second of another process's work is not enough to refuse timing."""
 _WORTH_A_NOTE = math.log(1.02)
 _UNFIT = math.log(1.10)
 _CALLS_ALONE, _MOST_CALLS_ALONE, _ALONE_S = 5, 24, 1.0
@@ -186,7 +186,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Control:
-    """The reference against itself, and against its own past."""
+    """Compares the reference with itself, and with its own past."""
 
     def __init__(self, time_reference: Callable[[], Sample]) -> None:
         self._time_reference = time_reference
@@ -194,7 +194,7 @@ class Control:
         self._history_us = math.inf
 
     def check(self) -> str:
-        """Time the reference against itself, unless that went well before. Returns why nothing can be timed here."""
+        """Time the reference against itself, unless that succeeded before. Returns why timing is impossible here."""
         said: list[str] = []
         while self._timing is None or _bias(self._timing) > _UNFIT:
             if len(said) == _TRIES:
@@ -206,17 +206,15 @@ class Control:
         return ""
 
     def slowed(self, during_us: float) -> str:
-        """Say that the reference was slower beside a candidate than it is alone, if so. The candidate must be dead.
+        """Return a complaint if the reference was slower beside a candidate than alone. The candidate must be dead.
 
-        The process that took caches or bandwidth from it, the candidate or another that left at about the same time, is
-        unknown here. Either way its pairs say nothing.
-        """
+        The cause may be the candidate or another process that took caches or bandwidth. In both cases its pairs say nothing."""
         if during_us <= SLOWED * self._history_us:
             self._remember(during_us)
             return ""
         alone_us, slow_us = self._alone_us()
         if during_us <= SLOWED * slow_us:
-            # The host has become slower: that is how it is from now on.
+            # The host has become slower, and is assumed to stay so.
             self._history_us = alone_us
             return ""
         self._remember(alone_us)
@@ -227,7 +225,7 @@ class Control:
 
     @property
     def bias(self) -> float:
-        """Return by which share the reference against itself was off, where chance does not explain it; else 0."""
+        """Return the relative error of the reference against itself that chance does not explain; else 0."""
         if self._timing is None or self._timing.interval.low <= 1.0 <= self._timing.interval.high:
             return 0.0
         return _bias(self._timing)
@@ -254,7 +252,7 @@ class Control:
         )
 
     def _alone_us(self) -> tuple[float, float]:
-        """Return what the reference takes now: the median of some calls, and the slowest quarter's best."""
+        """Return the reference's current time: the median of some calls, and the best of the slowest quarter."""
         until = time.monotonic() + _ALONE_S
         calls_ns: list[int] = []
         while len(calls_ns) < _CALLS_ALONE or (len(calls_ns) < _MOST_CALLS_ALONE and time.monotonic() < until):

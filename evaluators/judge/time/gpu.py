@@ -4,8 +4,8 @@ References have inputs of their own, in memory that no candidate maps.
 
 Each side times its calls by events of the GPU; the judge's clock times each call from request to copied outputs. The
 excess of that clock over a candidate's events, beyond the excess of empty calls, is added to the candidate's time, or
-the candidate is refused. Empty calls are answered by the candidate's process too, so they are compared with empty calls
-from before it was loaded. Doubted pairs are run again; then only the new pairs count.
+the candidate is refused. Empty calls are also answered by the candidate's process, so they are compared with empty
+calls from before it was loaded. Doubted pairs are run again; then only the new pairs count.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _EMPTY_CALLS = 20
 
 
 class GpuReferences:
-    """The eager reference, and perhaps a second baseline."""
+    """The eager reference, and possibly a second baseline."""
 
     def __init__(
         self,
@@ -55,10 +55,10 @@ class GpuReferences:
         cover: Cover,
         touch: Callable[[int], None],
     ) -> None:
-        """Compute nothing before `warm_up`.
+        """Begin without computing anything.
 
-        `given` is the area of their inputs, `cover` precedes every timed call, and `touch` does with the GPU the work
-        that comes before any call, given the length of the cover in us.
+        `given` is the area of their inputs, `cover` precedes every timed call, and `touch` does the GPU work that comes
+        before any call, given the length of the cover in us.
         """
         self._baselines = baselines
         self.eager, self.second = baselines[0], baselines[1] if len(baselines) > 1 else None
@@ -66,10 +66,10 @@ class GpuReferences:
         self._cover, self._touch = cover, touch
         self._covers_us: dict[GpuBaselineSide, int] = {}
         self.alone_ns = 0.0
-        """Time of a call of the reference before any candidate ran."""
+        """Latency of the reference before any candidate ran."""
 
     def warm_up(self, data: DataSet, calls: int) -> None:
-        """Begin to compute, find out what calls best begin behind, and what the reference takes."""
+        """Compute for the first time, find the best cover for calls, and measure the reference."""
         self.lay(data)
         for side in self._baselines:
             side.attach(self._given, self._problem)
@@ -84,21 +84,21 @@ class GpuReferences:
 
     @property
     def may_wait(self) -> bool:
-        """True if the reference may be such that waits for the GPU in its midst."""
+        """True if the reference may wait for the GPU within a call."""
         return may_wait(self.cover_us, self.alone_ns)
 
     def lay(self, data: DataSet) -> None:
-        """Write the inputs of the calls that follow: all, since another workload's may lie there."""
+        """Write the inputs of the following calls: all of them, since another workload's may be there."""
         self._given.forget()
         self._given.fill((*data.inputs, *data.state))
         self._given.settle()
 
     def now_ns(self) -> int:
-        """Return what a call of the reference takes now, on what lies there."""
+        """Return the current latency of the reference on these inputs."""
         return self._behind_ns(self.eager, self.cover_us)
 
     def time(self, seen: Seen) -> None:
-        """Time a call of each on what lies there, and an empty one of the reference."""
+        """Time a call of each on these inputs, and an empty one of the reference."""
         self._touch(self.cover_us)
         answer = self.eager.call()
         seen.reference.append(answer.span_ns)
@@ -109,7 +109,7 @@ class GpuReferences:
             seen.second.append(self._behind_ns(self.second, self._covers_us[self.second]))
 
     def copy_ns(self) -> float:
-        """Return what copying outputs like the reference's takes."""
+        """Return the time for copying outputs like the reference's."""
         copies = [self.eager.ask(KEEP).elapsed_ns for _ in range(_EMPTY_CALLS)]
         nothing = [self.eager.empty().elapsed_ns for _ in range(_EMPTY_CALLS)]
         return max(0.0, lower_quartile(copies) - lower_quartile(nothing))
@@ -124,8 +124,8 @@ class GpuReferences:
 
 
 _REPEATS, _REPEATING_S = 2, 5.0
-"""Times that pairs of a workload are run again; not once more after some seconds. Each time a small lie may pass for
-noise, so not often."""
+"""Most repetitions of a workload's pairs, and seconds after which there is none. Each time a small lie may pass for
+noise, so there are few."""
 
 
 class Doubted(Protocol):
@@ -140,7 +140,7 @@ class Doubted(Protocol):
         """True if they are not, whatever is added to its time."""
 
     def begin_again(self) -> None:
-        """Forget its pairs."""
+        """Drop its pairs."""
 
 
 def settle_doubts(timers: Sequence[Doubted], run_again: Callable[[int, Rounds], Rounds], rounds: Rounds) -> Rounds:
@@ -166,27 +166,28 @@ CLOCK = "clock"
 """Rule that refuses a candidate with events that disagree with the judge's clock."""
 _PREPARED_PAIRS = 16
 _WARM_UPS, _LONG_NS = 5, 100_000_000
-"""Calls before any is timed; of what takes so long, as few as can be."""
+"""Calls before any is timed; calls longer than this get the fewest possible."""
 _BEFORE_SEARCH = 3
-"""`torch.compile` records what it replays in the second one."""
+"""`torch.compile` records in its second call what it replays later."""
 _UNLOADED_CALLS = 12
-"""Behind each cover; what they are held against has a slack of 60 us."""
+"""Empty calls behind each cover; they are compared with a slack of 60 us."""
 _GLANCES = 2
-"""For a candidate that begins when the GPU is idle, and for one with hidden launches."""
+"""Calls for a candidate that begins on an idle GPU, and for one with hidden launches."""
 GLANCED = 1.5
-"""Error factor of a glance: few calls, in the process of the checks."""
+"""Error factor of a glance, which is a few calls in the process of the checks."""
 _RECORDED_CALLS = 5
 _BETWEEN_PROCESSES, _BETWEEN_PROCESSES_NS = 0.003, 100
-"""Difference between processes of the same program: of 39 speedups of eight kernels (130 us to
-2.6 ms) 33 lay within 0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); of two
-kernels of 4 to 5 us all but one of eight within 0.1 us (docs/benchmarks.md)."""
+"""Difference between processes of the same program: of 39 speedups of eight kernels (130 us to 2.6 ms) 33 were within
+0.2 % of their kernel's median, all within 0.33 % (docs/benchmarks/gpu_repeats.json); for two kernels of 4 to 5 us all
+but one of eight within 0.1 us (docs/benchmarks.md)."""
 _SLOWED, _SLOWED_WAITING = 1.2, 2.0
-"""Reference slower than alone by this factor: something else works on the GPU. One that waits for the GPU in its midst
-also waits for its core, which may change its speed by a quarter in a second (seen on an H200's host)."""
+"""Factor of the reference over its time alone above which something else works on the GPU. A reference that waits for
+the GPU within a call also waits for its core, which may change its speed by a quarter within a second (seen on an
+H200's host)."""
 
 
 class GpuWorkloadTimer(OneWorkload):
-    """A GPU judge's data of one workload, and its knowledge of the candidate that is timed."""
+    """A GPU judge's data of one workload, and its state about the candidate that is timed."""
 
     fastest_memory = 10e12  # an H200 has 4.8e12, a B200 8e12
 
@@ -217,7 +218,7 @@ class GpuWorkloadTimer(OneWorkload):
         return Seen(unloaded, self._copy_ns, self._take_ns, reference_cover_us=self._references.cover_us)
 
     def _time_taking(self) -> float:
-        """Return what the judge's own copy of outputs like these takes, in ns: part of every call, empty ones too."""
+        """Return the time of the judge's own copy of such outputs, in ns, which is part of every call."""
         took: list[int] = []
         for _ in range(_EMPTY_CALLS):
             self._touch(min(self._cover.levels))
@@ -228,17 +229,17 @@ class GpuWorkloadTimer(OneWorkload):
         return lower_quartile(took)
 
     def renew(self, *, is_timed_again: bool) -> None:
-        """Make data anew that the last candidate saw: all of it, if the next one is the same."""
+        """Renew data that the last candidate saw: all of it, if the next one is the same."""
         if is_timed_again:
             self._data.replace(_PREPARED_PAIRS, is_hurried=True)
         else:
             self._data.prepare(_PREPARED_PAIRS)
 
     def time_unloaded(self, side: CandidateSide) -> Unloaded:
-        """Find out what an empty call costs while the process is not the candidate's.
+        """Measure empty calls while the process contains no candidate code.
 
-        Once for all workloads: nothing in an empty call is of one but the judge's own copy of outputs, which is known
-        of each. Every further one would keep the GPU busy for a fifth of a second only to measure the same again.
+        Once for all workloads: only the judge's own copy of outputs differs between them, and its time is known for
+        each. Each further measurement would keep the GPU busy for a fifth of a second without new information.
         """
         unloaded = Unloaded(self._take_ns)
         side.turn_to(self.bench.place)
@@ -259,7 +260,7 @@ class GpuWorkloadTimer(OneWorkload):
         return Pair(candidate_ns=max(candidate_ns, 1), reference_ns=round(self._references.alone_ns))
 
     def pace(self, side: CandidateSide) -> float:
-        """Return how many times as long as alone the reference takes now, beside other work on the GPU; at least 1."""
+        """Return the reference's slowdown beside other work on the GPU, relative to its time alone; at least 1."""
         side.turn_to(self.bench.place)
         self._references.lay(self._data.apart())
         now_ns = min(self._references.now_ns() for _ in range(_GLANCES))
@@ -290,9 +291,9 @@ class GpuWorkloadTimer(OneWorkload):
         return self._lane(run_pair, lambda: self._enter(calls, search), calls)
 
     def _enter(self, calls: Calls, search: CoverSearch) -> None:
-        """Warm both sides up: for the first time, or after pairs of another workload."""
+        """Warm both sides up, for the first time or after pairs of another workload."""
         is_first, self._seen.is_entered = not self._seen.is_entered, True
-        # One call was made, and searching makes further ones, on what lies there.
+        # One call was made, and the search makes further ones on the same data.
         most = (_BEFORE_SEARCH if search.hides else _WARM_UPS) - 1
         for _ in range(most if is_first and not self._is_long else 1):
             data = self._data.next()
@@ -306,12 +307,12 @@ class GpuWorkloadTimer(OneWorkload):
             self._seen.cover_us = search.best_for(lambda level: self._candidate_ns(calls, data.family, level))
 
     def record(self, side: CandidateSide) -> Iterator[bytes]:
-        """Record some calls under the conditions of timed ones. Yields what was printed by the end of each."""
+        """Record some calls under the conditions of timed ones. Yields the output until the end of each."""
         calls, data = Calls(self.bench, side, is_timed=True), self._data.next()
         for _ in range(self._warm_ups):
             calls.on(data)
         best = self._cover.search().best_for(lambda level: self._candidate_ns(calls, data.family, level))
-        # Launching takes longer while it is recorded.
+        # Recording makes launches slower.
         cover_us = IDLE if best == IDLE else max(self._cover.levels)
         for _ in range(_RECORDED_CALLS):
             yield calls.recorded(self._cover.over(cover_us))
@@ -327,7 +328,7 @@ class GpuWorkloadTimer(OneWorkload):
         return self._seen.is_refused
 
     def begin_again(self) -> None:
-        """Forget the pairs of the candidate that is timed, and make other data, of all kinds, for those that follow."""
+        """Drop the pairs of the timed candidate, and make other data, of all kinds, for the next ones."""
         self._seen.repeat(longest_us=max(self._cover.levels))
         self._data.replace(_PREPARED_PAIRS)
 
@@ -342,12 +343,12 @@ class GpuWorkloadTimer(OneWorkload):
         seen.add("call", calls.last)
 
     def _stir(self) -> None:
-        """Have other data of the same kind where the candidate has its inputs; all of it is laid anew then."""
+        """Put other data of the same kind where the candidate has its inputs; all of it is written again afterwards."""
         stir(self.bench.buffers.inputs.moving)
         self.bench.buffers.renew()
 
     def _touch(self, cover_us: int) -> None:
-        """Do with the GPU what comes before a candidate's call, so that every call finds it in the same state."""
+        """Do the GPU work that precedes a candidate's call, so that every call finds the GPU in the same state."""
         self.bench.buffers.outputs.poison()
         self.bench.buffers.settle()
         self._cover.over(cover_us)()
@@ -423,7 +424,7 @@ class GpuWorkloadTimer(OneWorkload):
 
 
 def between_processes(latency_us: float) -> float:
-    """Return by which share a call's latency may differ in another process."""
+    """Return the relative difference of a call's latency to expect in another process."""
     return _BETWEEN_PROCESSES + _BETWEEN_PROCESSES_NS / 1000 / max(latency_us, _BETWEEN_PROCESSES_NS / 1000)
 
 
@@ -436,7 +437,7 @@ _Read = TypeVar("_Read")
 POLICIES: dict[Purpose, TimingPolicy] = {
     "screen": TimingPolicy(
         min_pairs=16,
-        # Four blocks: the fewest that have an interval.
+        # Four blocks: the fewest with an interval.
         min_pairs_of_several=8,
         long_ns=10e6,
         max_pairs=100,
@@ -482,14 +483,14 @@ class GpuTimer:
         verdict = self._timed(artifact, policy)
         if not (isinstance(verdict, Rejected) and verdict.rule == CLOCK):
             return verdict
-        # A busy host, too, may keep a process from answering when its GPU is done; it seldom does so twice. The work
-        # goes on beside its events does it again.
+        # A busy host may also keep a process from answering when its GPU is done, but seldom twice. Work beside its
+        # events repeats.
         again = self._timed(artifact, policy)
         note = f"timed once more in another process, since in the first one {verdict.reason}"
         return msgspec.structs.replace(again, notes=(*again.notes, note)) if isinstance(again, Measured) else again
 
     def glance(self, side: CandidateSide, keep_above: float) -> Verdict | None:
-        """Look at a candidate that is being checked: is it so slow that there is nothing to time? None: it is not."""
+        """Time a candidate that is being checked, to find whether it is hopelessly slow. None: it is not."""
         found = self._workloads.attempt(lambda: self._glanced(side, keep_above))
         if not isinstance(found, Rounds):
             return found
@@ -505,13 +506,14 @@ class GpuTimer:
                 pairs.append(timer.glance(side))
             found = _about(pairs)
             if found.together.interval.high < keep_above:
-                # Somebody else may be at work on the GPU. The middle one: a short call may come between his.
+                # Another process may be working on the GPU. The middle workload, since a short call may fall between
+                # its turns.
                 found = _about(pairs, self._timers[len(self._timers) // 2].pace(side))
         return found
 
     def _timed(self, artifact: Artifact, policy: TimingPolicy) -> Verdict:
         with self._workloads.first.bench.side(artifact, others=self._benches) as side:
-            # While the process begins.
+            # While the process starts.
             for timer in self._timers:
                 timer.renew(is_timed_again=artifact.product == self._last)
             self._last = artifact.product
@@ -521,7 +523,7 @@ class GpuTimer:
         return with_printed(verdict, printed)
 
     def record(self, artifact: Artifact, cupti: str, read: Callable[[bytes], _Read]) -> dict[str, list[_Read]]:
-        """Have calls of a candidate recorded. Returns what was read of each, by workloads."""
+        """Record calls of a candidate. Returns what was read of each, by workloads."""
         with self._workloads.first.bench.side(artifact, others=self._benches, cupti=cupti) as side:
             side.load()
             with self._awake:
@@ -539,7 +541,7 @@ class GpuTimer:
 
 
 def _about(pairs: Sequence[Pair], pace: float = 1.0) -> Rounds:
-    """Return what glances come to, if references take `pace` times as long now as is said."""
+    """Return the rounds that glances amount to, if references now take `pace` times as long."""
     timings = tuple(slowed(about(pair, GLANCED), 1 / pace) for pair in pairs)
     return Rounds(timings=timings, together=together(timings))
 

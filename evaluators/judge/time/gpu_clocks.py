@@ -1,6 +1,6 @@
 """Two clocks for the same calls on a GPU: the events of the side's process, and the judge's own around them.
 
-`gpu.py` says how the excess of the judge's clock over the events is believed. Times in ns.
+`gpu.py` describes how the excess of the judge's clock over the events is used. Times in ns.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from evaluators.judge.time.gpu_cover import IDLE
 from evaluators.judge.time.sampling import BLOCK, block_means
 
 _SLACKS = ((12_000, 0.03), (20_000, 0.04), (40_000, 0.06))
-"""By how much the judge's clock may exceed a candidate's events more than those of an empty call, in ns and of the
-candidate's time: noise. Of the lower quartiles, the medians and the upper quartiles: the lower ones miss a candidate
-with work beside its events in some calls only, and a waiting process changes the upper ones."""
+"""Noise: by how much a call's excess of the judge's clock over the events may be above that of an empty call, in ns and
+as a share of the candidate's time; for the lower quartiles, the medians and the upper quartiles. The lower ones miss a
+candidate with work beside its events in some calls only, and a waiting process changes the upper ones."""
 _FIRST_SLACK_NS, _FIRST_SLACK_SHARE = 48_000, 0.02
-"""Tolerated increase for empty calls from before the candidate was loaded. Of the lower quartiles 50 us were seen on an
-H200 with honest kernels."""
+"""Tolerated increase for empty calls from before the candidate was loaded. For the lower quartiles 50 us were seen on
+an H200 with honest kernels."""
 _MOST_ADDED, _ADDED_AT_ONCE = 0.2, 0.03
-"""Of a call's time, what the judge's clock may say beyond that before a candidate is refused; it is added to its time.
-Where that is more than the smaller share, and the GPU was not idle, pairs are run again first.
+"""Largest share of a call's time beyond noise that is added to it before a candidate is refused. Above the smaller
+share, unless the GPU was idle, pairs are run again first.
 
 Of eight pairs the lower quartiles of honest calls are 5 to 15 us beyond those of empty ones (a module in Triton, H200;
-standard deviation 10), in some processes 20 for as long as they live: four of forty evaluations were refused while no
-more than 12 us were let through. Calls on an idle GPU keep the host at work, which comes back to its next instructions
-with cold caches: up to 8 % (`eigh` of small matrices)."""
+standard deviation 10), in some processes 20 for as long as they live: four of forty evaluations were refused with a
+limit of 12 us. Calls on an idle GPU keep the host at work, which returns to its next instructions with cold caches: up
+to 8 % (`eigh` of small matrices).
+"""
 
 _USUAL_SHARE = 0.1
-"""Of the candidate's time: more of it is not usual, however much a long reference exceeds its own."""
+"""Share of the candidate's time above which an excess is unusual, however large a long reference's is."""
 
 
 class Unloaded:
-    """Empty calls of a process in which the candidate is not there yet; they hand no outputs over."""
+    """Empty calls of a process before it contains the candidate; they copy no outputs."""
 
     def __init__(self, take_ns: float) -> None:
         self._take_ns = take_ns
         self._around: dict[int, list[int]] = {}
 
     def add(self, cover_us: int, answer: Answer) -> None:
-        """Note what the judge's clock says beyond the events of an empty call behind so long a cover."""
+        """Record the excess of the judge's clock over the events of an empty call behind this cover."""
         self._around.setdefault(cover_us, []).append(answer.elapsed_ns - answer.span_ns)
 
     def around_ns(self, cover_us: int) -> list[float]:
-        """Return the quartiles of that, the judge's copy taken off."""
+        """Return the quartiles of that, without the judge's copy."""
         return [around_ns - self._take_ns for around_ns in _quartiles(self._around[cover_us])]
 
 
@@ -57,23 +58,23 @@ class Seen:
         self.candidate: list[int] = []
         self.reference: list[int] = []
         self.second: list[int] = []
-        """Of the second baseline."""
+        """Times of the second baseline."""
         self._around: dict[str, list[int]] = {}
         self.cover_us = IDLE
         """Length of the cover before its calls, in us."""
         self.is_entered = False
-        """True if that was found out."""
+        """True once that is known."""
         self.repeats = 0
-        """Times that all pairs were run again, because its events were doubted."""
+        """Number of times that all pairs were run again because its events were doubted."""
         self._worst_share = 0.0
-        """The largest `added_share` of the pairs that were run before."""
+        """The largest `added_share` of earlier pairs."""
 
     def add(self, what: str, answer: Answer) -> None:
-        """Note what the judge's clock says beyond the events of a call, or of an empty one."""
+        """Record the excess of the judge's clock over the events of a call, or of an empty one."""
         self._around.setdefault(what, []).append(answer.elapsed_ns - answer.span_ns)
 
     def repeat(self, *, longest_us: int) -> None:
-        """Forget all pairs: others take their place."""
+        """Drop all pairs; others replace them."""
         self._worst_share = max(self._worst_share, self.added_share)
         if not self._is_idle:
             self.cover_us = longest_us
@@ -82,16 +83,16 @@ class Seen:
             times.clear()
 
     def excess_ns(self, what: str, empty: str) -> list[float]:
-        """Return by how much calls exceed their events more than empty ones do, by the judge's clock: their quartiles.
+        """Return the quartiles of the excess of calls over that of empty ones, by the judge's clock.
 
-        The lower ones say most, since whatever keeps a process waiting only adds.
+        The lower ones are the most reliable, since waiting only adds to the excess.
         """
         quartiles = zip(_quartiles(self._around[what]), _quartiles(self._around[empty]), strict=True)
         return [around_ns - empty_ns for around_ns, empty_ns in quartiles]
 
     @property
     def beyond_ns(self) -> list[float]:
-        """By how much the candidate's calls exceed their events more than empty ones do, by the judge's clock."""
+        """Quartiles of the candidate's excess over that of empty calls, by the judge's clock."""
         return self.excess_ns("call", "empty call")
 
     @property
@@ -107,9 +108,9 @@ class Seen:
 
     @property
     def unbelieved_ns(self) -> float:
-        """By how much any of those is more than noise, of calls or of the means of blocks; below 0: none is.
+        """How far any of those exceeds noise, for calls or for the means of blocks; below 0: none does.
 
-        Where both begin on an idle GPU the reference's calls say what is to be expected besides, if that is little.
+        If both begin on an idle GPU, the reference's calls show what else to expect, if that is little.
         """
         span_ns, both_idle = median(self.candidate), self._is_idle and self._is_reference_idle
         usual_ns = max(0.0, self.excess_ns("reference", "empty reference")[0]) if both_idle else 0.0
@@ -117,15 +118,15 @@ class Seen:
         calls, empty = self._around["call"], self._around["empty call"]
         over_ns = self._over_ns(calls, empty, _SLACKS, span_ns)
         if len(calls) >= 2 * BLOCK:  # of one block there are no quartiles
-            # Blocks count: of a call in each, half of the hidden time. One that waited makes a mean of noise,
-            # so only the lower ones say anything.
+            # Blocks count: with hidden work in one call of each, half of it. A call that waited turns a mean into
+            # noise, so only the lower quartiles are used.
             over_ns = max(over_ns, self._over_ns(block_means(calls), block_means(empty), _SLACKS[:1], span_ns))
         return over_ns - usual_ns
 
     def _over_ns(
         self, calls: Sequence[float], empty: Sequence[float], slacks: Sequence[tuple[int, float]], span_ns: float
     ) -> float:
-        """Return by how much any of the first quartiles of calls is more beyond that of empty ones than noise is."""
+        """Return how far any of the first quartiles of calls exceeds that of empty ones beyond noise."""
         found = zip(_quartiles(calls), _quartiles(empty), self._first_ns, slacks, strict=False)
         return max(
             max(
@@ -137,14 +138,14 @@ class Seen:
 
     @property
     def is_doubtful(self) -> bool:
-        """True if that is more than may be added to its time as it is."""
+        """True if that is more than may be added to its time without new pairs."""
         return self.added_share > (_MOST_ADDED if self._is_idle else _ADDED_AT_ONCE)
 
     @property
     def is_refused(self) -> bool:
-        """True if it is doubtful, and more than may be added at all is or was unbelieved, in any pairs that were run.
+        """True if it is doubtful, and the largest excess of any pairs is more than may be added at all.
 
-        So not the best of three counts: only pairs that are not doubtful clear a candidate of those before.
+        Not the best of three counts: only pairs that are not doubtful clear a candidate of earlier ones.
         """
         return self.is_doubtful and max(self.added_share, self._worst_share) > _MOST_ADDED
 

@@ -3,11 +3,11 @@
 The k-th smallest and the k-th largest of n independent values enclose the median of their distribution with probability
 1 - 2 P(B < k), B binomial (n, 1/2) (order statistics; David and Nagaraja 2003, section 7.1). Between two neighbouring k
 the ends are interpolated as by Hettmansperger and Sheather (1986). A percentile bootstrap of so few values covers 88 %
-where it says 95 %.
+instead of 95 %.
 
 Per pair: fresh inputs, the same for both sides; cold caches before each call; one side is stopped while the other runs;
-the cost of an empty call is taken off. The unit is a block, two pairs A B, B A: the mean of their log(reference /
-candidate), free of drift and of the cost of going second. A pair is dropped only as a whole, for reasons besides its
+the cost of an empty call is subtracted. The unit is a block, two pairs A B, B A: the mean of their log(reference /
+candidate), free of drift and of the cost of going second. A pair is dropped only as a whole, for reasons other than its
 times; it is run again in the same order, and counted.
 """
 
@@ -28,21 +28,21 @@ from messages.commands import Purpose
 from messages.verdicts import Interval, Outpaced, Quarantined
 
 COVERAGE = 0.97
-"""Of an interval that is looked at once. Pairs are added until it is narrow enough, which costs two in a hundred: what
-is left is 95 %."""
+"""Coverage of an interval that is computed once. Adding pairs until it is narrow enough costs two percent, which leaves
+95 %."""
 
 FOUR = 4
 _QUANTILE_OF_FOUR = 3.981
-"""At COVERAGE, of the median of four normal values in standard errors, by 20 million draws; of the mean, Student's t,
-it is 3.896."""
+"""Quantile at COVERAGE of the median of four normal values in standard errors, by 20 million draws; for the mean,
+Student's t, it is 3.896."""
 
 
 def interval_of_four(values: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median of four values and the ends of its interval, for noise that is about normal.
+    """Return the median of four values and the ends of its interval, for approximately normal noise.
 
-    It is Student's (1908), but about the median, which one wild value does not move. Where normal noise has 97 %,
-    Student's t with 2 or 3 degrees of freedom and Laplace's have 98 %, noise of which a fifth is wild 97 %, exponential
-    noise 96 %.
+    It is Student's (1908), but about the median, which one outlier does not move. With 97 % for normal noise, Student's
+    t with 2 or 3 degrees of freedom and Laplace's have 98 %, noise with a fifth of outliers 97 %, exponential noise 96
+    %.
     """
     middle = median(values)
     half_width = _QUANTILE_OF_FOUR * stdev(values) / sqrt(FOUR)
@@ -52,8 +52,8 @@ def interval_of_four(values: Sequence[float]) -> tuple[float, float, float]:
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Return the median of values and the ends of its interval.
 
-    Of fewer than six values the interval is the smallest and the largest, which is too narrow: 94 % for five, 75 % for
-    three, of one none at all.
+    With fewer than six values the interval is the smallest and the largest, which is too narrow: 94 % for five, 75 %
+    for three, none for one.
     """
     ordered = sorted(values)
     rank, share = _rank(len(ordered))
@@ -83,38 +83,38 @@ def _between(this: float, other: float, share: float) -> float:
 
 
 _FLOOR_NS = 1000
-"""Times below a microsecond count as one: the clock's round trip is not that fine."""
+"""Shorter times count as a microsecond, since the clock's round trip is not finer."""
 _SWEEP_FACTOR = 2
 _SWEEP_PASSES = 4
-"""Once is not enough: caches protect what was there from a single pass over much memory. A copy of 4 MiB then takes 1.3
-times as long as warm, after four passes 2.4 times, after sixteen 2.6 times (docs/benchmarks/sweeps.json); and another
-part is kept from one second to the next."""
+"""Once is not enough: caches protect their content from a single pass over much memory. A copy of 4 MiB then takes 1.3
+times as long as warm, after four passes 2.4 times, after sixteen 2.6 times (docs/benchmarks/sweeps.json); and the
+protected part changes from one second to the next."""
 _MAX_SWEEP_BYTES = 256 << 20
 _DEFAULT_CACHE_BYTES = 32 << 20
 BLOCK = 2
-"""Pairs of which one begins with the candidate, the other with the reference."""
+"""Pairs of a block: one begins with the candidate, the other with the reference."""
 _CHECK_EVERY = 4
 
 
 class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When to stop."""
+    """Conditions for ending the timing."""
 
     min_pairs: int = 12
-    """Six blocks: of fewer, but for four (`interval_of_four`), no interval has the coverage that it claims."""
+    """Six blocks: with fewer, except four (`interval_of_four`), no interval has its nominal coverage."""
     min_pairs_of_several: int = 12
-    """Of each, where there are several workloads: they are known together."""
+    """Pairs of each of several workloads, which are measured together."""
     long_ns: float = math.inf
-    """Where a call of the reference takes so long, four pairs may do on one of several workloads: there is less noise
-    in long calls, and they are what takes time."""
+    """Calls of the reference longer than this may get four pairs on one of several workloads: long calls have less
+    noise, and take most of the time."""
     max_pairs: int = 120
     lease_s: float = 1.5
     """No new pair after this, once there are `min_pairs` and the interval is not useless."""
     stretched_lease_s: float = 6.0
     """No new pair after this, once there are `min_pairs`."""
     more_time: float = 0.25
-    """Share of both by which they grow with each workload more."""
+    """Share of both limits that each further workload adds."""
     half_width: float = 0.008
-    """Of the interval, relative: narrow enough."""
+    """Relative half width of an interval that is narrow enough."""
     unstable_half_width: float = 0.20
     hopeless_pairs: int = 4
     """A candidate that is clearly slower than half the reference's speed is given up after these, if `min_pairs` would
@@ -123,15 +123,15 @@ class TimingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     far_below: float = 0.25
     """Share of the wanted speedup: a candidate below it in its first block is given up."""
     keep_above: float | None = None
-    """Racing: instead of half the reference's speed, what a candidate has to reach to be timed to the end. It is given
-    up as soon as it clearly does not, however quick its calls are. 0: no race; see `patience_s`."""
+    """Racing: instead of half the reference's speed, the speedup that a candidate must reach to be timed to the end. It
+    is given up as soon as it clearly does not, however fast its calls are. 0: no race; see `patience_s`."""
     patience_s: float = 60.0
-    """Where there is no race, the time that `min_pairs` may take before a slow candidate is given up."""
+    """Without a race, seconds that `min_pairs` may take before a slow candidate is given up."""
     max_own_discards: int = 6
-    """Pairs that may be dropped for what kept the candidate alone from running, beyond twice those in which something
-    kept the reference: with more a candidate could choose which of its calls count."""
+    """Pairs that may be dropped because only the candidate was disturbed, beyond twice those in which the reference
+    was: with more a candidate could choose which of its calls count."""
     max_disturbed: int = 12
-    """Once this many pairs were disturbed, and more than were not, the host is not fit to time on."""
+    """Number of disturbed pairs, if they exceed the others, at which the host is unfit for timing."""
 
 
 POLICIES: dict[Purpose, TimingPolicy] = {
@@ -141,14 +141,14 @@ POLICIES: dict[Purpose, TimingPolicy] = {
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True):
-    """Two calls on the same inputs, empty calls taken off."""
+    """Two calls on the same inputs, with empty calls subtracted."""
 
     candidate_ns: int
     reference_ns: int
     disturbance: str = ""
-    """Known reason that kept a side from running; empty: none. Never a matter of the times themselves."""
+    """Known reason that kept a side from running; empty: none. Never derived from the times themselves."""
     is_own: bool = False
-    """True if it was the candidate that was kept, or went on: it may have brought that about."""
+    """True if only the candidate was disturbed, or went on: it may have caused that."""
 
     @property
     def log_ratio(self) -> float:
@@ -165,16 +165,16 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     speedup: float
     interval: Interval
     half_width: float
-    """Of the interval of the log ratio: about its relative half width."""
+    """Half width of the interval of the log ratio: about its relative half width."""
     hopeless: bool = False
     discarded: tuple[str, ...] = ()
-    """Disturbances of the pairs that do not count."""
+    """Disturbances of the discarded pairs."""
     is_disturbed: bool = False
-    """Given up because too many were; then all pairs are in the figures."""
+    """True if timing was given up because of too many; then all pairs are in the figures."""
     own_discards: int = 0
-    """Of the discarded, those that the candidate may have brought about."""
+    """Discarded pairs that the candidate may have caused."""
     is_chosen: bool = False
-    """Given up because of these."""
+    """True if timing was given up because of these."""
 
 
 def net_ns(elapsed_ns: int, empty_ns: int) -> int:
@@ -183,17 +183,17 @@ def net_ns(elapsed_ns: int, empty_ns: int) -> int:
 
 
 def floored(timing: Timing, floor_us: float) -> Timing:
-    """Tell a candidate that took less than `floor_us` as if it had taken that: its speedup is at least so large."""
+    """Report a candidate that took less than `floor_us` as if it had taken that; its speedup is at least as large."""
     return slowed(timing, max(floor_us / timing.latency_us, 1.0))
 
 
 def slowed(timing: Timing, factor: float, *, is_certain: bool = True) -> Timing:
-    """Tell a candidate as if it had taken longer by a factor.
+    """Report a candidate as if it had taken longer by a factor.
 
     Args:
-        timing: as it was measured.
-        factor: 1 or more, or less for who was kept waiting.
-        is_certain: false: it may as well not have; the upper end stays where it is.
+        timing: the measured timing.
+        factor: 1 or more; less for a candidate that was kept waiting.
+        is_certain: false: the factor may be wrong, so the upper end stays.
     """
     high = timing.interval.high
     interval = Interval(low=timing.interval.low / factor, high=high / factor if is_certain else high)
@@ -203,7 +203,7 @@ def slowed(timing: Timing, factor: float, *, is_certain: bool = True) -> Timing:
 
 
 def widened(interval: Interval, doubt: float) -> Interval:
-    """Return an interval that allows for what pairs cannot show, because it is the same in all of them."""
+    """Return an interval widened by an uncertainty that all pairs share and therefore cannot show."""
     return Interval(low=interval.low * math.exp(-doubt), high=interval.high * math.exp(doubt))
 
 
@@ -234,13 +234,13 @@ def is_unfit(pairs: Sequence[Pair], disturbed: Sequence[Pair], policy: TimingPol
 
 
 def _is_chosen(disturbed: Sequence[Pair], policy: TimingPolicy) -> bool:
-    """Return True if the candidate was kept from running so often, next to the reference, that it may choose."""
+    """Return True if the candidate was disturbed often enough, compared with the reference, to choose its pairs."""
     own = sum(pair.is_own for pair in disturbed)
     return own > policy.max_own_discards + 2 * (len(disturbed) - own)
 
 
 def with_discards(timing: Timing, disturbed: Sequence[Pair], policy: TimingPolicy, *, is_unfit: bool = False) -> Timing:
-    """Return the timing with its discarded pairs; `is_unfit`: they are the reason for giving the timing up."""
+    """Return the timing with its discarded pairs; `is_unfit`: timing was given up because of them."""
     return msgspec.structs.replace(
         timing,
         discarded=tuple(pair.disturbance for pair in disturbed),
@@ -264,9 +264,9 @@ def decide(timing: Timing, spent_s: float, policy: TimingPolicy) -> Timing | Non
 
 
 def _is_hopeless(timing: Timing, policy: TimingPolicy, *, is_costly: bool) -> bool:
-    """Return True if a candidate is so slow for sure that how slow need not be known.
+    """Return True if a candidate is certainly so slow that its exact speed does not matter.
 
-    As few pairs have too narrow an interval, they have to be that far below besides as they lie apart.
+    A few pairs have too narrow an interval, so they must be below the bar by their own spread as well.
     """
     few, is_raced = timing.pairs < policy.min_pairs, bool(policy.keep_above)
     if not is_raced and not (few and is_costly):
@@ -288,7 +288,7 @@ def outpaced(timing: Timing, policy: TimingPolicy) -> Outpaced:
 
 
 def about(pair: Pair, factor: float) -> Timing:
-    """Return what calls say that are no pairs."""
+    """Return the timing that follows from calls that do not form pairs."""
     doubt, speedup = math.log(factor), math.exp(pair.log_ratio)
     return Timing(
         pairs=0,
@@ -303,15 +303,15 @@ def about(pair: Pair, factor: float) -> Timing:
 def too_fast(
     timing: Timing, *, tensor_bytes: int, needed_bytes: Callable[[], int], bytes_per_s: float
 ) -> Quarantined | None:
-    """Say that a candidate took less time than memory needs for what it must read and write; None: it did not.
+    """Return a verdict if a candidate took less time than memory needs for its reads and writes; None: it did not.
 
-    Where the reference takes less than that, the task does not touch all of it: it gathers rows, say.
+    If the reference is below that limit, too, the task does not touch all of it: it gathers rows, for example.
 
     Args:
-        timing: of the candidate.
-        tensor_bytes: of inputs and outputs.
-        needed_bytes: finds out of how many of them the outputs depend; asked only below the time for all of them.
-        bytes_per_s: that no memory reaches.
+        timing: timing of the candidate.
+        tensor_bytes: bytes of inputs and outputs.
+        needed_bytes: returns the bytes on which the outputs depend; called only below the time for all of them.
+        bytes_per_s: bandwidth that no memory reaches.
     """
 
     def is_below(size_bytes: int) -> bool:
@@ -341,19 +341,19 @@ def summarize(pairs: list[Pair], *, may_do: bool = False) -> Timing:
 
 def ratio_interval(ratios: Sequence[float], *, may_do: bool = False) -> tuple[float, float, float]:
     """Return the median of the log ratios of pairs, by blocks, and the ends of its interval."""
-    # A last pair without its other half counts by itself only if there is nothing else.
+    # A last pair without its other half counts only if there is nothing else.
     blocks = block_means(ratios) or ratios
     counted = ratios if may_do and len(ratios) == FOUR else blocks
     return interval_of_four(counted) if len(counted) == FOUR else median_interval(counted)
 
 
 def block_means(values: Sequence[float]) -> list[float]:
-    """Return the means of each block's values; without a last one that has no other half."""
+    """Return the means of each block's values, without an incomplete last block."""
     return [(first + second) / BLOCK for first, second in zip(values[::BLOCK], values[1::BLOCK], strict=False)]
 
 
 class CacheSweeper:
-    """Reads more memory than the last-level cache holds, so that each timed call begins with cold data."""
+    """Reads more memory than the last-level cache has, so that each timed call begins with cold data."""
 
     def __init__(self, passes: int = _SWEEP_PASSES) -> None:
         self.cache_bytes = last_level_cache_bytes()
@@ -368,7 +368,7 @@ class CacheSweeper:
 
 
 def last_level_cache_bytes() -> int:
-    """Return the size of all last-level caches of this host together; 32 MiB where it does not say."""
+    """Return the size of all last-level caches of this host together; 32 MiB if it does not tell."""
     found: dict[str, tuple[int, int]] = {}
     for folder in Path("/sys/devices/system/cpu").glob("cpu[0-9]*/cache/index[0-9]*"):
         try:

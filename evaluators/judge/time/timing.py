@@ -1,7 +1,7 @@
 """Times a candidate on all workloads of a task in rounds, and combines the results.
 
 All workloads get a few pairs before any gets many, so that a hopeless candidate is given up early; further pairs go to
-the workload with the widest interval. Precision and racing are those of the geometric mean; the time grows by a part of
+the workload with the widest interval. Precision and racing apply to the geometric mean; the time grows by a share of
 one workload's for each further one.
 
 The speedup of a task is the geometric mean of its workloads' speedups, and so are the ends of its interval. That is
@@ -55,14 +55,14 @@ class OneWorkload(ABC):
     """Times candidates on one workload: the part that a CPU and a GPU share."""
 
     fastest_memory: float
-    """Bytes per second that no memory of the device reaches."""
+    """Bandwidth in bytes per second that no memory of the device reaches."""
 
     def __init__(self, bench: Bench, task: TaskSpec, *, share: int) -> None:
         self.bench = bench
         self._data = TimedData(bench.problem, task.tolerance, same_state=bench.returns_outputs, share=share)
         self._draws = Draws()
         self._calls: Calls | None = None
-        """Of the candidate that is timed."""
+        """Calls of the candidate that is timed."""
 
     @abstractmethod
     def conclude(self, timing: Timing, policy: TimingPolicy) -> Verdict:
@@ -81,7 +81,7 @@ class OneWorkload(ABC):
         )
 
     def _see_outputs(self, data: DataSet, calls: Calls) -> None:
-        """Compare the outputs of a timed call, those of further calls at crossed places, and what the process holds."""
+        """Check the outputs of a timed call, those of further calls at crossed places, and the process's memory."""
         self._refuse_if_different(data, calls)
         if data.positions is not None:
             self._draws.add(data.positions([self.bench.buffers.results]))
@@ -120,10 +120,10 @@ class TimedWorkloads(Generic[_Timer]):
         self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
         self.first = self.timers[0]
         self._at = self.first
-        """The workload of which something is being done."""
+        """The workload in work."""
 
     def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
-        """Time a candidate; if it fails, return the verdict, which says on which workload."""
+        """Time a candidate; if it fails, return the verdict, which names the workload."""
         self._at = self.first
         try:
             return run()
@@ -149,8 +149,8 @@ class TimedWorkloads(Generic[_Timer]):
 
     def run(self, side: CandidateSide, lanes: list[Lane], policy: TimingPolicy) -> Rounds:
         """Run the pairs of a candidate that is loaded."""
-        # A candidate compiles on its first call on each workload. So all of these come before any
-        # pair: then nothing can be started any more, and what was started is looked for, now and in the end.
+        # A candidate compiles on its first call on each workload. So all of these come before any pair: then nothing
+        # can be started any more, and started processes are looked for, now and at the end.
         for lane in lanes:
             lane.begin()
         side.seal()
@@ -170,12 +170,12 @@ class TimedWorkloads(Generic[_Timer]):
         return rounds
 
     def conclude(self, rounds: Rounds, policy: TimingPolicy) -> Verdict:
-        """Return the verdict that follows from pairs: of several workloads the first that is no measurement decides."""
+        """Return the verdict from pairs: of several workloads the first that was not measured decides."""
         if len(self.timers) == 1:
             return self.first.conclude(rounds.together, policy)
         if rounds.together.hopeless:
             return self.given_up(rounds, policy)
-        # How exactly each is known is not asked: what counts is how exactly their mean is.
+        # The precision of each does not matter, only that of their mean.
         each_policy = msgspec.structs.replace(policy, unstable_half_width=math.inf)
         found: dict[str, Measured] = {}
         for timer, timing in zip(self.timers, rounds.timings, strict=False):
@@ -190,7 +190,7 @@ class TimedWorkloads(Generic[_Timer]):
         return msgspec.structs.replace(measured, notes=tuple(notes))
 
     def given_up(self, rounds: Rounds, policy: TimingPolicy) -> Outpaced:
-        """Return the verdict on a candidate that was given up, with each of several workloads."""
+        """Return the verdict on a candidate that was given up, with the times on each of several workloads."""
         verdict = outpaced(rounds.together, policy)
         if len(self.timers) == 1:
             return verdict
@@ -199,17 +199,17 @@ class TimedWorkloads(Generic[_Timer]):
         return msgspec.structs.replace(verdict, workloads=workloads)
 
     def named(self, verdict: Failure, timer: _Timer) -> Failure:
-        """Return a verdict that says on which workload it came about."""
+        """Return a verdict that names its workload."""
         return named(verdict, timer.bench.workload)
 
 
 _FIRST_VISIT, _VISIT = 4, 8
-"""Pairs of one workload in a row: the first ones are few, to see who is hopeless; going to and fro costs calls. Between
-them come as many as it lacks. Of a workload that needs fewer than the second number, this many."""
+"""Pairs of one workload in a row. The first visit is short, to find hopeless candidates; each switch costs calls.
+Between them come as many pairs as it lacks. For a workload that needs fewer than the second number, that many."""
 _SLOW_NS = 500_000_000
 """A workload with slower reference calls gets four pairs if there are others."""
 _REPEATED = 16
-"""Pairs at least that are run again where the first ones are doubted: few let noise decide."""
+"""Least number of pairs to run again if the first ones are doubted: fewer would let noise decide."""
 
 
 class Lane:
@@ -226,10 +226,10 @@ class Lane:
         """Begin without a pair.
 
         Args:
-            run_pair: measures one pair; told whether the candidate goes first.
-            enter: done before the first pairs, and before pairs of this workload follow those of another.
+            run_pair: measures one pair; its argument is True if the candidate goes first.
+            enter: called before the first pairs, and before pairs of this workload follow those of another.
             begin: makes the first call, before any pair of any workload.
-            reference_ns: about what a call of the reference takes: of long calls, four pairs may do, or have to.
+            reference_ns: approximate latency of the reference; long calls may get only four pairs.
         """
         self.run_pair = run_pair
         self.enter, self.begin = enter, begin
@@ -237,10 +237,10 @@ class Lane:
         self.pairs: list[Pair] = []
         self.disturbed: list[Pair] = []
         self.timing: Timing | None = None
-        """Of the pairs so far."""
+        """Timing of the pairs so far."""
 
     def visit(self, policy: TimingPolicy) -> None:
-        """Run some pairs; fewer if it turns out that the host is not fit to time on."""
+        """Run some pairs; fewer if the host turns out to be unfit for timing."""
         self.enter()
         fewest = self.fewest_pairs(policy)
         lacking = fewest - len(self.pairs)
@@ -248,7 +248,7 @@ class Lane:
         self._run(min(len(self.pairs) + count, self.most_pairs(policy)), policy)
 
     def repeat(self, policy: TimingPolicy) -> None:
-        """Run as many pairs again, or more; those before count no longer."""
+        """Run as many pairs again, or more; earlier ones no longer count."""
         count = min(max(len(self.pairs), _REPEATED), self.most_pairs(policy))
         self.pairs.clear()
         self.disturbed.clear()
@@ -269,11 +269,11 @@ class Lane:
         return is_unfit(self.pairs, self.disturbed, policy)
 
     def fewest_pairs(self, policy: TimingPolicy) -> int:
-        """Return how many pairs it gets in any case."""
+        """Return the least number of its pairs."""
         return FOUR if self._reference_ns > min(policy.long_ns, _SLOW_NS) else policy.min_pairs
 
     def most_pairs(self, policy: TimingPolicy) -> int:
-        """Return how many pairs it gets at most."""
+        """Return the largest number of its pairs."""
         return FOUR if self._reference_ns > _SLOW_NS else policy.max_pairs
 
     @property
@@ -286,14 +286,14 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     """Result of the pairs of several workloads."""
 
     timings: tuple[Timing, ...]
-    """Of each workload, in their order; shorter if it was given up before all had their turn."""
+    """Timing of each workload, in their order; shorter if it was given up before all had their turn."""
     together: Timing
 
 
 def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
-    """Run pairs of all workloads, in turn, until their geometric mean is known well enough or the time is used up.
+    """Run pairs of all workloads, in turn, until their geometric mean is precise enough or the time is used up.
 
-    All have begun.
+    All must have begun.
     """
     if len(lanes) == 1:
         lanes[0].enter()
@@ -317,9 +317,9 @@ def time_lanes(lanes: Sequence[Lane], policy: TimingPolicy) -> Rounds:
 
 
 def repeat_lane(lanes: Sequence[Lane], number: int, policy: TimingPolicy, before: Rounds) -> Rounds:
-    """Run the pairs of one workload again, which count instead. Returns the new result of all.
+    """Run the pairs of one workload again, which then count. Returns the new result of all.
 
-    The lower end does not rise above that of `before`: else it would pay to have bad luck doubted.
+    The lower end does not rise above that of `before`: otherwise being doubted would pay after bad luck.
     """
     if len(lanes) == 1:
         timing = _no_better(time_lanes(lanes, policy).together, before.together)
@@ -443,7 +443,7 @@ def _as_counted(lane: Lane, policy: TimingPolicy) -> int:
 def _next(lanes: Sequence[Lane], policy: TimingPolicy) -> Lane | None:
     """Return the next workload: those with the fewest pairs up to the minimum, then the one with the widest interval.
 
-    None: what is not known well enough has had all the pairs that it may have.
+    None: those that are not precise enough have had their largest number of pairs.
     """
     too_few = [lane for lane in lanes if len(lane.pairs) < lane.fewest_pairs(policy)]
     if too_few:

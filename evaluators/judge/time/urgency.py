@@ -3,7 +3,7 @@
 A thread at real-time priority must not wait for others in the kernel: `wait4` on a child spins until a process that
 reads that child's /proc entry has run, which never happens on the same core. So the judge's thread and its side get
 that priority just before the request of a timed call and lose it once the side has stopped, or after `URGENT_S`. In
-between the judge polls, signals, looks at outputs, and asks for the side's state without reaping it.
+between the judge polls, signals, reads outputs, and queries the side's state without reaping it.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def is_permitted() -> bool:
 
 
 class Urgency:
-    """A context: threads of a stopped side, and this thread before them, at real-time priority.
+    """Context manager that gives a stopped side's threads real-time priority, and this thread a higher one.
 
-    Threads that a side starts meanwhile begin at normal priority (SCHED_RESET_ON_FORK): so all that have to be demoted
-    are known without a look at /proc, and a thread that ends was never above others.
+    Threads that a side starts meanwhile begin at normal priority (SCHED_RESET_ON_FORK), so the threads to demote are
+    known without reading /proc, and a thread that ends was never raised.
     """
 
     def __init__(self, threads: Sequence[int]) -> None:
         self._threads = threads
         self.is_on = False
-        """True if they have it now."""
+        """True while they have that priority."""
         self._collects = gc.isenabled()
 
     def __enter__(self) -> Urgency:
@@ -65,7 +65,7 @@ class Urgency:
         self.end()
 
     def end(self) -> None:
-        """Go back to normal priority: the side first, since this thread must not be below it while it runs."""
+        """Return to normal priority: the side first, since this thread must not be below it while it runs."""
         if not self.is_on:
             return
         for thread in (*self._threads, threading.get_native_id()):
@@ -77,7 +77,7 @@ class Urgency:
 
 
 def _hurry(thread: int, priority: int) -> None:
-    """Give one thread a real-time priority; nothing if it has ended.
+    """Give one thread a real-time priority; do nothing if it has ended.
 
     Niceness does not suffice: a normal process keeps its core until the next tick, some milliseconds.
     """
