@@ -221,7 +221,7 @@ class CandidateSide:
         self.ask(EMPTY, limit_s=max(self._limits.load_s, self._limits.start_s))
 
     def turn_to(self, place: Place) -> None:
-        """Switch calls to another workload, whose memory must then be written again."""
+        """Switch calls to another workload. Its memory must be written again then."""
         if place.number == self._place.number:
             return
         self._place = place
@@ -412,7 +412,8 @@ def other_process(pid: int, keep: frozenset[int]) -> Rejected | None:
 def cache_of(artifact: Artifact, workloads: int) -> Path:
     """Return the folder, in the judge's own, where checks leave compiled kernels for the process that is timed.
 
-    A process that was called on hidden workloads leaves nothing to one with output that the author sees."""
+    A process that was called on hidden workloads leaves nothing to one with output that the author sees.
+    """
     folder = Path.cwd() / f"{_name(artifact)}{workloads}"
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)  # for any user that the runner becomes; the judge's own folder is closed to others

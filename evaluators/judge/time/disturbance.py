@@ -208,7 +208,9 @@ class Control:
     def slowed(self, during_us: float) -> str:
         """Return a complaint if the reference was slower beside a candidate than alone. The candidate must be dead.
 
-        The cause may be the candidate or another process that took caches or bandwidth. In both cases its pairs say nothing."""
+        The cause may be the candidate or another process that took caches or bandwidth. In both cases its pairs say
+        nothing.
+        """
         if during_us <= SLOWED * self._history_us:
             self._remember(during_us)
             return ""

@@ -55,6 +55,7 @@ class TestLocalEvaluator(EvaluatorContract):
         return cpp(after("y[0] += 1;"))
 
 
+@pytest.mark.quiet
 async def test_the_same_work_on_both_sides_has_a_ratio_of_one_and_half_of_it_of_two(judge: Judging) -> None:
     same = await judge.measured(before("usleep(6000);"), SLEEPY_TASK)
     half = await judge.measured(before("usleep(3000);"), SLEEPY_TASK)
