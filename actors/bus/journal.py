@@ -1,15 +1,16 @@
-"""A run's journal: one JSON record per line, appended, and never rewritten.
+"""A run's journal: one JSON record per line, append-only.
 
 Rules of reading:
 
-- A record's number is its line's. In the recorder's projection of another bus's stream numbers may be missing, and then
-the next record names the one before it; `JournalStore`, which would write on, refuses such files.
-- A last line without its newline, or that is no JSON, was torn by a crash before its publish returned: it is owed
-again.
-- Any other line that is no record of the expected number, or has an unknown tag, is an error that names file and line.
+- A record's number equals its line number. In the recorder's projection of another bus's stream, numbers may be
+  missing; the record after a gap then names the one before it. `JournalStore`, which would append, refuses such files.
+- A last line that lacks its newline or is not JSON was torn by a crash before its publish returned, so it must be
+  published again.
+- Any other line that is not a record with the expected number, or has an unknown tag, is an error that names file and
+  line.
 
-With `sync="never"` a record is in the page cache when publish returns: it survives `kill -9` of this process, not a
-power cut. With `always` it is on the disk (fdatasync), one sync per batch of concurrent publishers, in a thread.
+With `sync="never"` a record is in the page cache when publish returns: it survives `kill -9` of this process, but not a
+power cut. With `always` it is on disk (fdatasync), with one sync per batch of concurrent publishers, in a thread.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from messages.codec import CodecError, Record
 from messages.facts import Decided
 
 TAIL_ENTRIES = 256
-"""Newest entries kept in memory for readers that follow."""
+"""Number of latest entries kept in memory for live readers."""
 SPAN_BYTES = 1 << 20
 """Bytes of the file read at once."""
 
@@ -46,10 +47,10 @@ _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync
 
 
 def read_journal(path: Path) -> Iterator[Record]:
-    """Yield the records of a journal that may be in use, without a torn last line.
+    """Yield the records of a journal, which may be in use; skip a torn last line.
 
     Raises:
-        BusError: it cannot be read, or is damaged, or of a newer version.
+        BusError: the journal is unreadable, damaged, or of a newer version.
     """
     with as_bus_errors(path), path.open("rb") as file:
         for record, _ in records(file, path, gaps=True):
@@ -57,20 +58,20 @@ def read_journal(path: Path) -> Iterator[Record]:
 
 
 class JournalStore:
-    """Keeps a run's event stream in a file that it locks. An `actors.bus.stream.EventStore`.
+    """An `actors.bus.stream.EventStore` that keeps a run's event stream in a locked file.
 
-    After a failed write or sync it takes nothing more: the file's content is uncertain until it is loaded again.
+    After a failed write or sync it accepts no more entries: the file's content is uncertain until it is loaded again.
     """
 
     def __init__(self, path: Path, *, sync: Literal["always", "never"]) -> None:
-        """Name the file; `load` opens it, and makes it if need be. `sync`: durability when publish returns."""
+        """Set the path of the file, which `load` opens or creates. `sync`: durability when publish returns."""
         self._path = path
         self._sync = sync
         self._fd = -1
         self._starts = array("Q")
         """Offset of every durable line."""
         self._end = 0
-        """Offset behind the last durable line."""
+        """Offset of the end of the last durable line."""
         self._pending: list[tuple[Posted, bytes]] = []
         self._tail: deque[Posted] = deque(maxlen=TAIL_ENTRIES)
         self._writing = anyio.Lock()
@@ -105,7 +106,7 @@ class JournalStore:
             self._check()
 
     def read(self, after: int, limit: int) -> Sequence[Posted]:
-        """Return entries from memory where they are new, else from the file."""
+        """Return entries from memory if they are recent, else from the file."""
         last = min(after + limit, len(self._starts))
         if last <= after:
             return ()
@@ -188,10 +189,12 @@ def _line_of(entry: Posted, *, decision: bool) -> bytes:
 
 
 def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record, int]]:
-    """Yield each record with the offset behind its line, up to a torn last line; `gaps`: numbers may be missing.
+    """Yield each record with the end offset of its line, up to a torn last line.
+
+    `gaps` allows missing numbers.
 
     Raises:
-        BusError: a line is no record of the expected number.
+        BusError: a line is not a record with the expected number.
     """
     end = last = 0
     ahead = file.readline()
@@ -210,10 +213,10 @@ def records(file: BinaryIO, path: Path, *, gaps: bool) -> Iterator[tuple[Record,
 
 
 def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
-    """Return the record of a whole line; `number` is the line's, `last` the number of the record before (0: none).
+    """Parse a complete line; `number` is the line's number, `last` the previous record's (0: none).
 
     Raises:
-        BusError: it is no record, or not the one that belongs here.
+        BusError: the line is not a record, or not the one expected here.
     """
     try:
         record = codec.decode_line(line)
@@ -225,7 +228,7 @@ def parse_line(line: bytes, number: int, last: int, path: Path) -> Record:
 
 
 def is_torn(line: bytes) -> bool:
-    """Return True if a last line was not written to its end."""
+    """Return True if a last line was not completely written."""
     if not line.endswith(b"\n"):
         return True
     try:
@@ -243,7 +246,7 @@ def write_all(fd: int, block: bytes) -> None:
 
 
 def open_locked(path: Path, *, durable: bool) -> int:
-    """Open and lock a journal, making it if need be. The lock ends with the process."""
+    """Open and lock a journal, creating it if needed. The lock ends with the process."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -268,7 +271,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _lock_holder(fd: int) -> str:
-    """Name the process that holds the lock, where the system tells (Linux, same pid namespace)."""
+    """Describe the process that holds the lock, if the system reports it (Linux, same pid namespace)."""
     status = os.fstat(fd)
     wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     try:
@@ -284,7 +287,7 @@ def _lock_holder(fd: int) -> str:
 
 @contextmanager
 def as_bus_errors(path: Path) -> Iterator[None]:
-    """Name the journal in errors of the system."""
+    """Re-raise `OSError` as `BusError` naming the file."""
     try:
         yield
     except OSError as error:

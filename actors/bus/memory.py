@@ -1,7 +1,7 @@
-"""The bus of one process: real queue semantics without a server, for local runs and for tests.
+"""An in-process bus with real queue semantics and no server, for local runs and tests.
 
-Payloads are bytes here too, so no two actors share an object. Event streams are as durable as their store; queues, dead
-letters and entries live as long as the process: a resumed run submits unanswered jobs again.
+Payloads are bytes here too, so actors never share an object. Event streams are as durable as their store. Queues, dead
+letters and entries are lost when the process ends; a resumed run submits its unanswered jobs again.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from messages.base import BusError, Role
 
 
 class MemoryBus:
-    """Keeps the promises of `actors.bus.base.Bus` within one event loop."""
+    """Implements `actors.bus.base.Bus` within one event loop."""
 
     def __init__(self, open_store: Callable[[str], EventStore], *, now: Callable[[], str] = utc_now) -> None:
-        """Make an empty bus; `open_store` finds the store of a run's stream by run id, `now` stamps events."""
+        """Create an empty bus; `open_store` opens the store of a run's stream by run id, `now` timestamps events."""
         self._open_store = open_store
         self._now = now
         self._streams: dict[str, EventStream] = {}
@@ -93,7 +93,7 @@ class MemoryBus:
         return await first_of([run.place])
 
     async def open_stream(self, run_id: str) -> int:
-        """See `Bus.open_stream`. Reads the whole store at once: call it before there is other work."""
+        """See `Bus.open_stream`. Reads the whole store in one blocking step, so call it before other work starts."""
         await checkpoint()
         stream = self._streams.get(run_id)
         if stream is None:
@@ -170,7 +170,7 @@ class MemoryBus:
             raise UnknownBlobError(f"run {run_id!r} has no blob {digest!r}") from None
 
     async def delete_run(self, run_id: str) -> None:
-        """See `Bus.delete_run`. Files of the run's store are their owner's to delete."""
+        """See `Bus.delete_run`. The owner of the run's store must delete its files."""
         await self.drop_queues(run_id)
         stream = self._streams.pop(run_id, None)
         if stream is not None:
@@ -294,7 +294,7 @@ class _State(Enum):
 
 
 class Job:
-    """A job and its whereabouts. Only its queue writes to it."""
+    """A job and its state in the queue. Only its queue modifies it."""
 
     __slots__ = ("deliveries", "due", "headers", "msg_id", "payload", "place")
 
@@ -305,13 +305,13 @@ class Job:
         self.place = _State.WAITING
         self.deliveries = 0
         self.due = 0.0
-        """Held: when its holder counts as dead. Delayed: when it may be given out again."""
+        """Held job: time when its holder counts as dead. Delayed job: time when it may be redelivered."""
 
 
 class WorkQueue:
-    """One work queue as a state machine: no I/O, no waiting, no clock. First in, first out; returned jobs come first.
+    """A work queue as a state machine without I/O, waiting or clock. FIFO, but returned jobs come first.
 
-    Every method takes the present time and first handles due timers, so a time-out counts from its deadline.
+    Every method takes the current time and handles due timers first, so a time-out takes effect at its deadline.
     """
 
     def __init__(self, spec: QueueSpec) -> None:
@@ -320,7 +320,7 @@ class WorkQueue:
         self._new: deque[Job] = deque()
         self._returned: deque[Job] = deque()
         self._timers: list[tuple[float, int, Job]] = []
-        """Heap. A timer counts only while its job is held or delayed with that `due`."""
+        """Heap of timers. A timer counts only while its job is held or delayed with that `due`."""
         self._order = count()
         self._dead: deque[DeadLetter] = deque()
 
@@ -328,7 +328,7 @@ class WorkQueue:
         return len(self._jobs)
 
     def put(self, msg_id: str, payload: bytes, now: float, headers: Mapping[str, str] = NO_HEADERS) -> bool:
-        """Add a job; False if its id is here already. Raises `QueueFullError`."""
+        """Add a job; return False if its id is already queued. Raises `QueueFullError`."""
         self._let_happen(now)
         if msg_id in self._jobs:
             return False
@@ -339,7 +339,7 @@ class WorkQueue:
         return True
 
     def take(self, now: float) -> Job | None:
-        """Give out the next job, or None."""
+        """Take the next job, or return None."""
         self._let_happen(now)
         for line in (self._returned, self._new):
             while line:
@@ -352,7 +352,7 @@ class WorkQueue:
         return None
 
     def finish(self, job: Job, now: float) -> None:
-        """Take a job as done, wherever it is by now: its result is durable."""
+        """Remove a completed job, whatever its state: its result is durable."""
         self._let_happen(now)
         if job.place is not _State.GONE:
             self._remove(job)
@@ -383,7 +383,7 @@ class WorkQueue:
             self._arm(job, now + self.spec.ack_wait_s)
 
     def clear(self) -> None:
-        """Forget all jobs; later calls of their holders change nothing."""
+        """Remove all jobs; later calls by their holders have no effect."""
         for job in self._jobs.values():
             job.place = _State.GONE
         self._jobs.clear()
@@ -392,7 +392,7 @@ class WorkQueue:
         self._timers.clear()
 
     def take_dead_letter(self, now: float) -> DeadLetter | None:
-        """Return the next dead letter, once each."""
+        """Remove and return the next dead letter."""
         self._let_happen(now)
         return self._dead.popleft() if self._dead else None
 
@@ -445,7 +445,7 @@ class WorkQueue:
 
 
 class Entries:
-    """Key-value entries as a state machine. Revisions count the writes of all, as those of a JetStream bucket do."""
+    """Key-value entries as a state machine. Revisions count writes to all keys, as in a JetStream bucket."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[Entry, float | None]] = {}
@@ -468,7 +468,7 @@ class Entries:
         return {key: entry for key in keys if (entry := self.get(key, now)) is not None}
 
     def put(self, key: str, value: bytes, revision: int, ttl_s: int | None, now: float) -> int:
-        """Write an entry. Raises `ConflictError` for another revision, `BusError` for an impossible entry."""
+        """Write an entry. Raises `ConflictError` if the revision differs, `BusError` if the entry is invalid."""
         check_entry(key, value, ttl_s)
         self._check_revision(key, revision, now)
         self._revision += 1
@@ -477,7 +477,7 @@ class Entries:
         return self._revision
 
     def delete(self, key: str, revision: int, now: float) -> None:
-        """Remove an entry. Raises `ConflictError` for another revision."""
+        """Remove an entry. Raises `ConflictError` if the revision differs."""
         self._check_revision(key, revision, now)
         self._entries.pop(key, None)
 

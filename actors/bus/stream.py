@@ -19,16 +19,16 @@ from messages.base import BusError
 from messages.codec import Body, CodecError, decode_body, may_say, survives_json
 
 _NO_NUMBER = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]|\xca[\x7f\xff][\x80-\xff]")
-"""Found in every msgpack text with a NaN or an infinity, and in few others."""
+"""Matches every msgpack message with a NaN or an infinity, and few others."""
 
 log = structlog.get_logger(__name__)
 
 
 def body_of(posted: Posted) -> Body | None:
-    """Return an entry's body; None if it is unreadable, not its publisher's to say, or not fit for a journal.
+    """Return an entry's body; None if it is unreadable, not allowed for its publisher, or unfit for a journal.
 
     Raises:
-        CodecError: it is unreadable, and the bus vouches for no role: then it was checked before it was kept.
+        CodecError: the body is unreadable and the bus verifies no roles; a bus that verifies them checked it before storing it.
     """
     try:
         body = decode_body(posted.payload)
@@ -67,7 +67,7 @@ def _fault(posted: Posted, body: Body) -> str:
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream's knowledge of an earlier entry."""
+    """Metadata of an earlier stream entry."""
 
     seq: int
     msg_id: str
@@ -78,69 +78,69 @@ class EventStore(Protocol):
     """Keeps the entries of one stream, in order. Used by one stream only, from one event loop."""
 
     def load(self) -> Iterable[Head]:
-        """Open the store and tell what it holds, in order. Called once, before anything else.
+        """Open the store and return the heads of its entries in order. Called once, before anything else.
 
         Raises:
-            messages.base.BusError: it is damaged, of a newer version, in use, or cannot be read.
+            messages.base.BusError: the store is damaged, of a newer version, in use, or unreadable.
         """
 
     def add(self, entry: Posted, *, decision: bool) -> None:
-        """Take an entry, the one after the last; it is durable once `commit` returns for it.
+        """Append the next entry; it is durable once `commit` returns for it.
 
         Raises:
-            messages.base.BusError: it cannot be kept; the store is as it was.
+            messages.base.BusError: the entry cannot be stored; the store is unchanged.
         """
 
     async def commit(self, seq: int) -> None:
-        """Return when all entries up to `seq` are durable.
+        """Wait until all entries up to `seq` are durable.
 
         Raises:
-            messages.base.BusError: the store has failed, and takes nothing more.
+            messages.base.BusError: the store has failed and accepts no more entries.
         """
 
     def read(self, after: int, limit: int) -> Sequence[Posted]:
-        """Return the durable entries behind `after`, at most `limit` and at least one if there is any.
+        """Return the durable entries after `after`, at most `limit`, and at least one if any exist.
 
         Raises:
             messages.base.BusError: they cannot be read.
         """
 
     def close(self) -> None:
-        """Let go of what the store holds open."""
+        """Release the store's open resources."""
 
 
 class MemoryStore:
-    """Keeps entries for as long as it lives; for tests and simulations."""
+    """Keeps entries in memory, for tests and simulations."""
 
     def __init__(self) -> None:
         self._entries: list[Posted] = []
         self._decisions: set[int] = set()
 
     def load(self) -> Iterable[Head]:
-        """Tell what an earlier stream left here."""
+        """Return the heads left by an earlier stream."""
         return [
             Head(seq=entry.seq, msg_id=entry.msg_id, decision=entry.seq in self._decisions) for entry in self._entries
         ]
 
     def add(self, entry: Posted, *, decision: bool) -> None:
-        """Take an entry."""
+        """Append an entry."""
         self._entries.append(entry)
         if decision:
             self._decisions.add(entry.seq)
 
     async def commit(self, seq: int) -> None:
-        """Return at once: it is as durable as this store is."""
+        """Return at once; this store offers no more durability."""
 
     def read(self, after: int, limit: int) -> Sequence[Posted]:
-        """Return entries behind `after`."""
+        """Return entries after `after`."""
         return self._entries[after : after + limit]
 
     def close(self) -> None:
-        """Keep everything, for a stream that is opened over it later."""
+        """Keep all entries for a stream that reopens this store later."""
 
 
 READ_AHEAD = 128
-"""Entries that a reader takes at once; between them the other tasks get their turn."""
+"""Entries that a reader takes per batch; other tasks can run between batches."""
 
 
 class EventStream:
@@ -151,7 +151,7 @@ class EventStream:
         self._now = now
         self._seqs: dict[str, int] = {}
         self._headers: dict[int, dict[str, str]] = {}
-        """Non-empty ones. No store keeps them."""
+        """Non-empty headers, which no store keeps."""
         self._last = 0
         self._last_decision = 0
         self._grown = anyio.Event()
@@ -172,7 +172,7 @@ class EventStream:
     ) -> int:
         """Append an entry and return its number once it is durable; see `Bus.publish`.
 
-        Once an entry has its number it is written, even if the publisher is cancelled meanwhile.
+        Once an entry has its number, it is written even if the publisher is cancelled.
         """
         await checkpoint()
         seq = self._seqs.get(msg_id)
@@ -187,11 +187,11 @@ class EventStream:
         return seq
 
     def seq_of(self, msg_id: str) -> int | None:
-        """Return the number of the entry with this id, if there is one."""
+        """Return the number of the entry with this id, or None."""
         return self._seqs.get(msg_id)
 
     async def read(self, after: int) -> AsyncGenerator[Posted, None]:
-        """Yield every durable entry behind `after`, then follow for ever."""
+        """Yield every durable entry after `after`, then follow for ever."""
         while True:
             await checkpoint()
             entries = self._store.read(after, READ_AHEAD)
@@ -203,7 +203,7 @@ class EventStream:
                 await self._grown.wait()
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self._store.close()
 
     def _add(self, payload: bytes, msg_id: str, expected_last_decision: int | None) -> int:

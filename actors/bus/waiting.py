@@ -31,13 +31,13 @@ T = TypeVar("T")
 
 
 class Line:
-    """Waiting tasks, first come, first served. Only the first one looks, so a change wakes one task."""
+    """Waiting tasks, served in order of arrival. Only the first one checks for items, so a change wakes one task."""
 
     def __init__(self) -> None:
         self._turns: deque[_Turn] = deque()
 
     def call(self) -> None:
-        """Have the first one look: something is there, or becomes due at another time."""
+        """Wake the first task: an item has arrived, or a due time has changed."""
         if self._turns:
             self._turns[0].called.set()
 
@@ -46,7 +46,7 @@ class Line:
         self._turns.append(turn)
 
     def leave(self, turn: _Turn) -> None:
-        """Remove a task, and have the next one look."""
+        """Remove a task and wake the next one."""
         self._turns.remove(turn)
         self.call()
 
@@ -56,19 +56,19 @@ class Line:
 
 
 class Place(Generic[T]):
-    """A source of things."""
+    """A source of items."""
 
     def __init__(self, line: Line, look: Callable[[], T | None], next_due: Callable[[], float | None]) -> None:
-        """`look` takes a thing or returns None; `next_due`: when one may turn up without a `call`; None: never."""
+        """`look` takes an item or returns None; `next_due` tells when one may appear without a `call` (None: never)."""
         self.line = line
         self.look = look
         self.next_due = next_due
 
 
 async def first_of(places: Sequence[Place[T]]) -> T:
-    """Wait in all lines at once until a thing is found; of several the first place's.
+    """Wait for the first item from any place; earlier places take precedence.
 
-    Nothing is awaited between finding and returning: a cancelled wait has taken nothing.
+    Nothing is awaited between taking an item and returning it, so a cancelled wait takes nothing.
     """
     await checkpoint()
     turn = _Turn()

@@ -1,7 +1,7 @@
-"""The recorder: keeps a run's folder in step with its event stream, so that people need not read the journal.
+"""The recorder: keeps a run's folder in sync with its event stream, so that people need not read the journal.
 
-Its files can be deleted: it replays the stream from the start and writes what is missing. They are small and written
-from the event loop.
+Its files can be deleted: the recorder replays the stream from the start and writes what is missing. The files are small
+and are written on the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from messages.tasks import Candidate
 from messages.verdicts import DidNotBuild
 
 PARTING_S = 10.0
-"""Time for a stopped recorder to write the events published before."""
+"""Time limit for a stopped recorder to write events published earlier."""
 
 
 async def record_run(
@@ -44,13 +44,13 @@ async def record_run(
 ) -> None:
     """Write a run's candidates, incumbent and world model into the run's folder until cancelled.
 
-    When cancelled it first writes down the stream's present content, within `PARTING_S`.
+    When cancelled, it first writes the stream's current content, within `PARTING_S`.
 
-    `candidates/`, `attempts/`, `best/` and `world_model/` in the run's folder are the recorder's. `journal` is a file
-    for a copy of the stream, where the stream does not lie in a file itself.
+    The recorder owns `candidates/`, `attempts/`, `best/` and `world_model/` in the run's folder. `journal` is a file
+    for a copy of the stream, if the stream is not itself stored in a file.
 
     Raises:
-        messages.base.BoundaryError: the folder cannot be written, somebody else writes it, or the bus failed.
+        messages.base.BoundaryError: the folder cannot be written, another process writes to it, or the bus failed.
     """
     async with _recorder(bus, run_id, folder, journal) as recorder:
         task_status.started()
@@ -65,7 +65,7 @@ async def record_run(
 
 
 async def record_past(bus: Bus, *, run_id: str, folder: Path, journal: Path) -> None:
-    """Write down the stream's present content, as `record_run` does, and return."""
+    """Write the stream's current content, as `record_run` does, and return."""
     async with _recorder(bus, run_id, folder, journal) as recorder:
         await _catch_up(bus, run_id, recorder)
 
@@ -96,7 +96,7 @@ async def _catch_up(bus: Bus, run_id: str, recorder: _Recorder) -> None:
 
 
 class _Recorder:
-    """The fold of a stream into files. Keeps the tree, for its titles, and no texts that are on disk."""
+    """Folds a stream into files. Keeps the tree for its titles, but no texts that are on disk."""
 
     def __init__(self, files: RunFiles, run_id: str, projection: Projection | None = None) -> None:
         self._files = files

@@ -1,9 +1,9 @@
-"""The derived part of a run's folder; the journal can make it all anew.
+"""The derived part of a run's folder; all of it can be rebuilt from the journal.
 
 `candidates/<id>/`: a program, its first prompt and answer, its verdict. `attempts/<job>/`: each answer of a coder, with
-prompt and answer unless they lie beside a candidate. `best/`, `world_model/`.
+prompt and answer unless they are stored with a candidate. `best/`, `world_model/`.
 
-Every file appears whole (written beside its place and renamed). A model chose the names of source files: a name that
+Files are written atomically (under another name, then renamed). A model chose the names of source files, so a name that
 could leave the candidate's folder, or hide one of our files, is not used; the text stays in the journal.
 """
 
@@ -34,7 +34,7 @@ OURS = frozenset(
 _NAME_BYTES = 200
 _ID = re.compile(r"[0-9a-f]{32}")
 _UNUSABLE = frozenset({errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ})
-"""Errors of the file system about a name."""
+"""File system errors that mean an unusable name."""
 
 S = TypeVar("S", bound=Message)
 
@@ -48,7 +48,7 @@ class Manifest(Message, frozen=True, kw_only=True):
     language: str
     entry_point: str
     files: tuple[str, ...]
-    """Source files beside it, the main file first."""
+    """Source files in its folder, the main file first."""
     job_id: str
     branch_id: str
     model: str

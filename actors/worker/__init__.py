@@ -1,1 +1,1 @@
-"""The base of all workers: taking jobs, heartbeats, fair shares, presence, and artifacts on their way."""
+"""Shared worker code: taking jobs, heartbeats, fair shares, presence, and artifact transfer."""

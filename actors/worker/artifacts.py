@@ -1,6 +1,6 @@
-"""Artifacts on their way from builders to evaluators of other hosts, as blobs of their run.
+"""Transfer of artifacts from builders to evaluators on other hosts, as blobs of their run.
 
-Where builder and evaluator share a store, neither class is there. Both keep their store small.
+If builder and evaluator share a store, neither class is used. Both classes limit the size of their store.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from messages.commands import BuildCandidate, EvaluateCandidate
 from messages.events import Built
 
 STORE_BYTES = 2 << 30
-"""Size of a node's store; the oldest artifacts go first."""
+"""Size limit of a node's store; the oldest artifacts go first."""
 TRIM_S = 60.0
-"""Interval between looks at the size."""
+"""Interval between store size checks."""
 
 log = structlog.get_logger(__name__)
 
 
 class ShippingBuilder:
-    """A `Builder` that puts another one's artifacts among the run's blobs."""
+    """A `Builder` that stores another builder's artifacts as blobs of the run."""
 
     def __init__(self, bus: Bus, builder: Builder, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
         self._bus = bus
@@ -40,11 +40,11 @@ class ShippingBuilder:
         self._store = _Store(self._artifacts, store_bytes)
 
     async def build(self, job: BuildCandidate) -> BuildReport:
-        """Build, and put the artifact among the run's blobs.
+        """Build a candidate and store its artifact as a blob of the run.
 
         Raises:
             EvaluatorError: the builder or its store failed.
-            messages.base.BusError: the blob could not be put.
+            messages.base.BusError: the blob could not be stored.
         """
         report = await self._builder.build(job)
         if not isinstance(report.outcome, Built):
@@ -56,7 +56,7 @@ class ShippingBuilder:
 
 
 class FetchingEvaluator:
-    """An `Evaluator` that fetches missing artifacts from the run's blobs and has another one judge them."""
+    """An `Evaluator` that fetches missing artifacts from the run's blobs and has another evaluator judge them."""
 
     def __init__(self, bus: Bus, evaluator: Evaluator, artifacts: Path, *, store_bytes: int = STORE_BYTES) -> None:
         self._bus = bus
@@ -66,11 +66,11 @@ class FetchingEvaluator:
         self._turns: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()
 
     async def evaluate(self, job: EvaluateCandidate) -> EvaluationReport:
-        """Judge one candidate, with its artifact held in the store meanwhile.
+        """Judge one candidate while holding its artifact in the store.
 
         Raises:
-            EvaluatorError: judge, artifact or device is at fault, or the artifact is nowhere.
-            messages.base.BusError: the blob could not be had.
+            EvaluatorError: the judge, artifact or device is at fault, or the artifact was not found.
+            messages.base.BusError: the blob could not be fetched.
         """
         held = await self._have(job)
         try:

@@ -1,12 +1,14 @@
 """Fair shares between queues (weighted deficit round robin), and a circuit breaker per queue. No I/O, no clock.
 
-Breaker (M. Nygard, "Release It!", 2007): a broken worker fails faster than others work, so it would use up the tries of
-every job. It rests, then takes one job on trial. Per queue, since the fault may be one run's.
+Breaker (M. Nygard, "Release It!", 2007): a broken worker fails faster than others work, so it would use up the attempts
+of every job. It therefore rests, then takes one trial job. There is one breaker per queue, since the fault may be
+specific to one run.
 
 Shares: deficit round robin (M. Shreedhar, G. Varghese, SIGCOMM 1995): in each round every queue with jobs gets a
 quantum and is served while it has credit. A job's cost is known only when it is done, so a queue may overdraw ("surplus
 round robin": H. Adiseshu et al., SIGCOMM 1996): it is charged an estimate first and the difference later. While a slot
-asks, the queue it asks first counts as charged. A job from a queue offered later shows that those before it were empty.
+polls, the queue it polls first counts as charged. A job from a later queue in the order shows that the queues before it
+were empty.
 """
 
 from __future__ import annotations
@@ -19,12 +21,12 @@ import msgspec
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """When to keep away, and for how long."""
+    """When to avoid a queue, and for how long."""
 
     in_a_row: int = 3
-    """Failures in a row before a rest."""
+    """Consecutive failures before a rest."""
     rest_s: float = 10.0
-    """First rest after those."""
+    """Length of the first rest."""
     permanent_rest_s: float = 60.0
     """First rest after a permanent failure."""
     longest_rest_s: float = 600.0
@@ -42,7 +44,7 @@ class _Trouble:
 
 
 class Breaker:
-    """Which queues a worker avoids, until when, and why. Times are the caller's, in seconds."""
+    """Tracks which queues a worker avoids, until when, and why. The caller supplies times in seconds."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -50,39 +52,39 @@ class Breaker:
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """The last failure, by queue that is avoided or on trial."""
+        """Last failure of each queue that is avoided or on trial."""
         return {queue: trouble.reason for queue, trouble in self._troubles.items() if trouble.until is not None}
 
     def admits(self, queue: str, now: float) -> bool:
-        """Return True if a job may be taken: one after a rest, more once it was done."""
+        """Return True if a job may be taken: one after a rest, more once that one succeeded."""
         trouble = self._troubles.get(queue)
         if trouble is None or trouble.until is None:
             return True
         return trouble.until <= now and not trouble.on_trial
 
     def ends_of_rests(self, now: float) -> list[float]:
-        """Return the ends of the present rests."""
+        """Return the end times of the current rests."""
         untils = [trouble.until for trouble in self._troubles.values()]
         return [until for until in untils if until is not None and until > now]
 
     def took(self, queue: str) -> None:
-        """Note a taken job: after a rest it is the trial."""
+        """Record a taken job; after a rest it is the trial job."""
         trouble = self._troubles.get(queue)
         if trouble is not None and trouble.until is not None:
             trouble.on_trial = True
 
     def succeeded(self, queue: str) -> None:
-        """Note a done job: the trouble is over."""
+        """Record a success and clear the failures."""
         self._troubles.pop(queue, None)
 
     def undecided(self, queue: str) -> None:
-        """Note a dropped job: the next one is the trial."""
+        """Record a dropped job; the next one is the trial job."""
         trouble = self._troubles.get(queue)
         if trouble is not None:
             trouble.on_trial = False
 
     def failed(self, queue: str, reason: str, now: float, *, permanent: bool) -> None:
-        """Note a job that failed for reasons that are not its own; `permanent`: trying again here cannot help."""
+        """Record a failure that is not the job's fault; `permanent` means that a retry here cannot help."""
         trouble = self._troubles.setdefault(queue, _Trouble())
         if trouble.until is not None and trouble.until > now:
             return  # it was in hand when the rest began
@@ -102,11 +104,11 @@ class Breaker:
 
 
 LEAST_COST_S = 1e-3
-"""Least cost of a job: a queue of free jobs would be served for ever."""
+"""Minimum cost of a job; otherwise a queue of free jobs would be served for ever."""
 QUANTUM_S = 0.01
-"""Granted per round to a queue of weight 1. Rounds are counted, not gone through; small ones mix jobs more evenly."""
+"""Credit per round for a queue of weight 1. Rounds are computed, not iterated; small quanta mix jobs more evenly."""
 FIRST_ESTIMATE_S = 1.0
-"""Cost of a job before any was done."""
+"""Assumed cost of a job before the first."""
 _RECENT = 0.2
 """Weight of the latest cost in the running mean."""
 
@@ -121,31 +123,31 @@ class FairShares:
     def __init__(self, *, quantum_s: float = QUANTUM_S) -> None:
         self._quantum_s = quantum_s
         self._accounts: dict[str, _Account] = {}
-        """In the order in which they were served last."""
+        """Ordered by when they were last served."""
         self._mean_s = _Mean()
         self._claims = Counter[str]()
 
     def offer(self, weights: Mapping[str, int]) -> None:
-        """Have exactly these queues. A new one begins without credit and debts."""
+        """Set the queues and their weights. A new queue starts with neither credit nor debt."""
         for gone in self._accounts.keys() - weights.keys():
             del self._accounts[gone]
         for queue, weight in weights.items():
             self._accounts.setdefault(queue, _Account()).quantum_s = self._quantum_s * max(1, weight)
 
     def order(self) -> tuple[str, ...]:
-        """Return the queues in the order of asking."""
+        """Return the queues in polling order."""
         return tuple(sorted(self._accounts, key=self._rounds_with_claims))
 
     def claim(self, queue: str) -> None:
-        """Note that a slot asks this queue first."""
+        """Record that a slot polls this queue first."""
         self._claims[queue] += 1
 
     def release(self, queue: str) -> None:
-        """Note that a slot no longer asks this queue first."""
+        """Record that a slot no longer polls this queue first."""
         self._claims[queue] -= 1
 
     def took(self, queue: str, offered: Sequence[str]) -> None:
-        """Note that a job was taken from `queue` when those `offered` were asked in this order."""
+        """Record that `queue` yielded a job when the `offered` queues were polled in this order."""
         account = self._accounts.pop(queue, None)
         if account is None:
             return
@@ -160,7 +162,7 @@ class FairShares:
         self._accounts[queue] = account
 
     def charge(self, queue: str, cost_s: float) -> None:
-        """Note the cost of a finished job of this queue."""
+        """Record the cost of a finished job of this queue."""
         cost_s = max(cost_s, LEAST_COST_S)
         self._mean_s.add(cost_s)
         account = self._accounts.get(queue)
@@ -188,10 +190,10 @@ class _Account:
         self._credit_s = 0.0
         self._mean_s = _Mean()
         self._in_hand: deque[float] = deque()
-        """Charges of the jobs in hand. Which of them is done does not matter: the sum does."""
+        """Estimated charges of the jobs in hand. Only their sum matters, not which job finishes."""
 
     def rounds_to_wait(self, claimed_s: float = 0.0) -> int:
-        """Return the number of rounds until it has credit beyond the claims."""
+        """Return the number of rounds until the credit exceeds the claims."""
         credit_s = self._credit_s - claimed_s
         return 0 if credit_s > 0 else math.floor(-credit_s / self.quantum_s) + 1
 
@@ -199,7 +201,7 @@ class _Account:
         self._credit_s += rounds * self.quantum_s
 
     def forfeit(self) -> None:
-        """Without jobs it keeps its debts, and no credit."""
+        """Drop an empty queue's credit, but keep its debt."""
         self._credit_s = min(self._credit_s, 0.0)
 
     def estimate_s(self, typical_s: float) -> float:

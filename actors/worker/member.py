@@ -1,4 +1,4 @@
-"""Presence of a process on a shared bus: its role, its work, its durations, and its leaving."""
+"""Presence of a process on a shared bus: its role, work, durations, and departure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from messages.events import CandidateWritten, Event
 from messages.presence import Busy, Presence, Served, Tally, WorkerState, encode_entry, node_key
 
 BOUNDS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 600.0)
-"""Compilations take seconds, evaluations up to a minute, answers up to ten."""
+"""Bucket bounds: compilations take seconds, evaluations up to 1 min, answers up to 10."""
 
 
 class Histogram:
@@ -36,7 +36,7 @@ class Histogram:
         self.sum += seconds
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return cumulative counts by bound, as Prometheus has them; the last bound is `+Inf`."""
+        """Return cumulative counts by bound in Prometheus form; the last bound is `+Inf`."""
         total, found = 0, []
         for bound, count in zip((*map(str, self._bounds_s), "+Inf"), self._counts, strict=True):
             total += count
@@ -45,15 +45,15 @@ class Histogram:
 
 
 EVERY_S = 3.0
-"""Interval between entries."""
+"""Interval between updates."""
 SOONEST_S = 1.0
-"""Shortest time between two entries."""
+"""Shortest time between two updates."""
 TTL_S = 15
-"""Life of an entry."""
+"""TTL of an entry."""
 LEFT_TTL_S = 600
-"""Life of the last entry."""
+"""TTL of the last entry."""
 PARTING_S = 2.0
-"""Time for writing the last entry."""
+"""Time limit for writing the last entry."""
 
 log = structlog.get_logger(__name__)
 
@@ -66,9 +66,9 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class Member:
-    """One process's presence. Workers report taken and finished jobs to it, and ask it if they may take more.
+    """Presence of one process. Workers report taken and finished jobs here and ask whether to take more.
 
-    An absent bus is logged once and ends nothing.
+    An unreachable bus is logged once and stops nothing.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Member:
         self._tally = presence.tally
         self._began = anyio.current_time()
         self.job_s = Histogram()
-        """How long its jobs took, from taking to their end."""
+        """Durations of its jobs, from being taken to their end."""
         self._revision = 0
         self._is_away = False
         self._changes = Changes()
@@ -112,12 +112,12 @@ class Member:
 
     @property
     def is_leaving(self) -> bool:
-        """True if the process takes no more jobs, for good."""
+        """True if the process will never take another job."""
         return self._state in ("leaving", "left")
 
     @property
     def presence(self) -> Presence:
-        """The process's entry now."""
+        """The process's current entry."""
         now = anyio.current_time()
         in_hand_s = sum(now - held.began for held in self._held)
         hindered = self._state == "ready" and self._hindrance
@@ -136,11 +136,11 @@ class Member:
         )
 
     async def changed(self) -> None:
-        """Wait until the process may take jobs, or no longer, or leaves."""
+        """Wait until the process becomes ready, stops taking jobs, or leaves."""
         await self._changes.next()
 
     def proving(self, detail: str) -> None:
-        """Take no jobs for now: a known one is done first."""
+        """Pause taking jobs while a known job is run first."""
         self._turn("proving", detail)
 
     def ready(self) -> None:
@@ -148,33 +148,33 @@ class Member:
         self._turn("ready", "")
 
     def unfit(self, reason: str) -> None:
-        """Take no jobs until `ready` is called: the results could not be relied on."""
+        """Take no jobs until `ready` is called, because results would be unreliable."""
         log.warning("takes no jobs", reason=reason)
         self._turn("unfit", reason)
 
     def leave(self) -> None:
-        """Take no more jobs. Those in hand are finished, then `serve` returns."""
+        """Take no more jobs. `serve` finishes those in hand, then returns."""
         self._turn("leaving", "")
 
     def serves(self, served: tuple[Served, ...]) -> None:
-        """Set the jobs that can be done."""
+        """Set the jobs the process can do."""
         self._presence = msgspec.structs.replace(self._presence, served=served)
         self._news.set()
 
     def hinder(self, reason: str, *, wholly: bool = False) -> None:
-        """Show the reason for avoiding jobs (empty: none), `wholly` if no job at all is taken."""
+        """Set the shown reason for avoiding jobs (empty: none); `wholly` means that no job at all is taken."""
         self._hindrance, self._is_hindered = reason, wholly
         self._news.set()
 
     def took(self, job_id: str, run_id: str, *, attempt: int) -> None:
-        """Show a taken job."""
+        """Record a taken job."""
         self._held.append(_Held(job_id, run_id, self._now(), anyio.current_time()))
         if attempt > 1:
             self._count(redelivered=1)
         self._news.set()
 
     def finished(self, job_id: str, result: Event | None, *, failed: bool = False) -> None:
-        """Show a finished job: `result` as published, `failed` by the infrastructure."""
+        """Record a finished job: the published `result`, and whether the infrastructure `failed`."""
         held = next(held for held in self._held if held.job_id == job_id)
         self._held.remove(held)
         done, took_s = 1 if result is not None and not failed else 0, anyio.current_time() - held.began
@@ -190,7 +190,7 @@ class Member:
         self._news.set()
 
     async def keep(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Keep the entry fresh until cancelled, then write that the process left. Says `started` after one try."""
+        """Refresh the entry until cancelled, then record that the process left. Calls `started` after one attempt."""
         try:
             while True:
                 self._news = anyio.Event()
@@ -218,7 +218,7 @@ class Member:
             self._is_away = False
 
     async def _put(self, value: bytes, ttl_s: int) -> None:
-        """Write the entry. Its revision may differ: it expired, or a reply was lost."""
+        """Write the entry, also if its revision differs because it expired or a reply was lost."""
         key = node_key(self._presence.role, self._presence.name)
         try:
             self._revision = await self._bus.put(key, value, revision=self._revision, ttl_s=ttl_s)

@@ -20,19 +20,19 @@ from messages.presence import RUNS, RunCard, decode_card, run_key
 from messages.subjects import build_jobs, evaluate_jobs, run_of, write_jobs
 
 READ_EVERY_S = 1.0
-"""Interval between readings of the runs."""
+"""Interval between reads of the active runs."""
 
 log = structlog.get_logger(__name__)
 
 
 class FixedQueues:
-    """Always the same queues, the first one first: for a run of one process."""
+    """A fixed list of queues in order of preference, for a single-process run."""
 
     def __init__(self, *queues: str) -> None:
         self._queues = queues
 
     def now(self) -> tuple[str, ...]:
-        """Return the queues in the order of asking; empty: there is nothing to do."""
+        """Return the queues in polling order; empty if there is nothing to do."""
         return self._queues
 
     async def changed(self, since: Sequence[str]) -> None:  # noqa: ARG002 - they never do
@@ -40,20 +40,20 @@ class FixedQueues:
         await anyio.sleep_forever()
 
     def asking(self, offered: Sequence[str]) -> AbstractContextManager[None]:  # noqa: ARG002 - no shares to keep
-        """Note, while the block is open, that a slot asks these queues in this order."""
+        """Record, while the block is open, that a slot polls these queues in this order."""
         return nullcontext()
 
     def took(self, queue: str, offered: Sequence[str]) -> None:
-        """Note that a job of this queue was taken when these were asked in this order."""
+        """Record that, of these queues polled in this order, this one yielded a job."""
 
     def charge(self, queue: str, cost_s: float) -> None:
-        """Note that a job of this queue has ended after some seconds of work."""
+        """Record that a job of this queue ended after some seconds of work."""
 
 
 class SharedQueues:
-    """The queues of all runs on the board that a worker can serve, each run with its fair share.
+    """Queues of all runs on the board that a worker can serve, with a fair share for each run.
 
-    Its methods are those of `FixedQueues`.
+    Has the methods of `FixedQueues`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class SharedQueues:
         tier: str = "",
         shares: FairShares | None = None,
     ) -> None:
-        """Begin; `serves` says if the worker can do a run's jobs, `tier` is a coder's (empty: that of each run)."""
+        """Initialize; `serves` tells if the worker can do a run's jobs, `tier` is a coder's (empty: each run's)."""
         self._board = board
         self._role = role
         self._serves = serves
@@ -104,7 +104,7 @@ Queues: TypeAlias = FixedQueues | SharedQueues
 
 
 class Board:
-    """The active runs, read again and again."""
+    """The active runs, polled periodically."""
 
     def __init__(self, bus: Bus, *, read_every_s: float = READ_EVERY_S) -> None:
         self._bus = bus
@@ -112,20 +112,20 @@ class Board:
         self._changes = Changes()
         self._cards: dict[str, RunCard] = {}
         self._refused: dict[str, bytes] = {}
-        """Entries that are no cards, so that each is reported once."""
+        """Invalid run cards by key, kept so that each is reported once."""
         self._is_away = False
 
     @property
     def cards(self) -> Mapping[str, RunCard]:
-        """The unfinished runs, by id; while the bus is away as last read."""
+        """The unfinished runs by id, as last read if the bus is unreachable."""
         return self._cards
 
     async def changed(self) -> None:
-        """Wait until a run comes, goes, or changes its card."""
+        """Wait until a run is added or removed, or its card changes."""
         await self._changes.next()
 
     async def follow(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Read the runs about once a second until cancelled; says `started` after the first try."""
+        """Read the runs about once a second until cancelled; call `started` after the first attempt."""
         while True:
             await self._read()
             task_status.started()
@@ -167,7 +167,7 @@ def queue_of(role: Role, card: RunCard, tier: str = "") -> str:
     """Return the queue from which workers of this role (coders: of this tier) serve a run.
 
     Raises:
-        ValueError: the card cannot be part of a queue's name, or the role has no queues.
+        ValueError: the card's values do not form a valid queue name, or the role has no queues.
     """
     match role:
         case "coder":
@@ -189,13 +189,13 @@ def _is_sound(key: str, card: RunCard) -> bool:
 
 
 ABSENT_S = 1.0
-"""Time for which a missing queue is left out."""
+"""Time for which a missing queue is skipped."""
 AWAY_S = 1.0
-"""Pause after the bus failed."""
+"""Pause after a bus failure."""
 _PARTING_S = 2.0
-"""Time for a stopped worker to hand back a job that it has just got."""
+"""Time limit for a stopped worker to hand back a job that it has just received."""
 _LOOK_S = 0.25
-"""Time for which each queue is asked alone, to find the missing one."""
+"""Time to poll each queue alone, to find the missing one."""
 
 
 class Taking:
@@ -207,11 +207,11 @@ class Taking:
         self._member = member
         self._breaker = Breaker(limits)
         self._turned = Changes()
-        """The breaker decided something."""
+        """Signals a decision of the breaker."""
         self._absent: dict[str, float] = {}
-        """Queues that are not there, and until when they are left out."""
+        """Missing queues, and the time until which they are skipped."""
         self._tried: set[str] = set()
-        """Queues that one slot asks for a job on trial; the others leave them to it."""
+        """Queues that one slot polls for a trial job; other slots skip them."""
         self._is_away = False
         self._told: dict[str, str] = {}
         """Last reported reasons for not taking jobs, by queue."""
@@ -220,7 +220,7 @@ class Taking:
             member.hinder("")
 
     async def next(self) -> Delivery | None:
-        """Wait for a job; None: the worker is leaving. Raises `BusError` only without a member."""
+        """Wait for a job; return None if the worker is leaving. Raises `BusError` only without a member."""
         if self._member is None:
             offered = self._queues.now()
             return self._noted(await self._bus.pull(*offered), offered)
@@ -239,17 +239,17 @@ class Taking:
         return None
 
     def ended(self, queue: str, cost_s: float) -> None:
-        """Note that a job of this queue has ended after this duration."""
+        """Record that a job of this queue ended after this duration."""
         self._queues.charge(queue, cost_s)
         self._breaker.undecided(queue)
         self._tell(queue)
 
     def succeeded(self, queue: str) -> None:
-        """Note that a job of this queue was done."""
+        """Record that a job of this queue was done."""
         self._breaker.succeeded(queue)
 
     def failed(self, queue: str, reason: str, *, permanent: bool) -> None:
-        """Note that a job of this queue failed for reasons that are not its own."""
+        """Record that a job of this queue failed through no fault of its own."""
         self._breaker.failed(queue, reason, anyio.current_time(), permanent=permanent)
         self._tell(queue)
 
@@ -267,7 +267,7 @@ class Taking:
         return tuple(queue for queue in wanted if queue not in left_out and self._breaker.admits(queue, now))
 
     async def _wait(self, wanted: tuple[str, ...], offered: tuple[str, ...]) -> Delivery | None:
-        """Wait for a job of those offered; None: something has changed, look again."""
+        """Wait for a job from the `offered` queues; None: something changed, so look again."""
         found: Delivery | None = None
         failure: BusError | None = None
         now = anyio.current_time()
@@ -311,7 +311,7 @@ class Taking:
                 tasks.start_soon(first, self._member.changed)
 
     async def _without_absent(self, offered: tuple[str, ...]) -> Delivery | None:
-        """Leave the missing queue out for a moment; the others may give a job meanwhile."""
+        """Skip the missing queue for a moment; return a job if another queue yields one."""
         for queue in offered:
             with anyio.move_on_after(_LOOK_S):
                 try:
@@ -331,7 +331,7 @@ class Taking:
         await anyio.sleep(AWAY_S)
 
     def _tell(self, queue: str) -> None:
-        """Show the avoided queues and have waiting slots look again, if this queue is concerned."""
+        """Report the avoided queues; wake waiting slots if this queue is affected."""
         concerned = queue in self._breaker.reasons or queue in self._told
         self._show()
         if concerned:

@@ -1,10 +1,10 @@
 """The loop of every worker: take a job, do it with heartbeats, publish its result, acknowledge it.
 
-In that order: a job of a dead worker is delivered again, and its next worker looks for a published result first.
+The order matters: the job of a dead worker is redelivered, and the next worker first looks for a published result.
 
-In a run of one process (no member) an error that will not pass, such as a wrong key, is published as a permanent
-`JobLost` and ends the run; a failing bus ends the process. A member of a distributed run hands such jobs to others and
-keeps away from their queue (`actors.worker.fairness`); it waits for an absent bus with the result in hand.
+In a single-process run (no member), a permanent error, such as a wrong key, is published as a permanent `JobLost` and
+ends the run; a failing bus ends the process. A member of a distributed run leaves such jobs to others and avoids their
+queue (`actors.worker.fairness`); if the bus is unreachable, it keeps the result and waits.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ log = structlog.get_logger(__name__)
 
 
 class Heartbeats:
-    """Keeps jobs from redelivery while they are being done."""
+    """Prevents the redelivery of jobs that are being done."""
 
     def __init__(self, tasks: TaskGroup, interval_s: float, beat: Callable[[Delivery], Awaitable[None]]) -> None:
-        """Begin; `beat` tells the bus of one job and raises only `CancelledRunError`, if it was cancelled."""
+        """Initialize; `beat` refreshes one job on the bus and raises only `CancelledRunError`, if it was cancelled."""
         self._tasks = tasks
         self._interval_s = interval_s
         self._beat = beat
 
     @contextmanager
     def keeping(self, delivery: Delivery, attempt: anyio.CancelScope) -> Iterator[None]:
-        """Keep a job while the block is open; cancel `attempt` if the job was cancelled."""
+        """Refresh a job while the block is open; cancel `attempt` if the job was cancelled."""
         beats = anyio.CancelScope()
         self._tasks.start_soon(self._keep, delivery, attempt, beats)
         try:
@@ -70,14 +70,14 @@ MAX_ATTEMPTS = 4
 MAX_DELAY_S = 30.0
 """Longest pause after a failed attempt."""
 PARTING_S = 2.0
-"""Time for a stopped worker to hand its job back."""
+"""Time limit for a stopped worker to hand back its job."""
 DEADLINE_S = 3600.0
-"""Longest time for a job. Handlers have closer limits of their own; this one means that they failed."""
+"""Time limit for a job. Handlers have tighter limits of their own; reaching this one means that they failed."""
 RESULT_WAIT_S = 600.0
-"""How long a result is offered to an absent bus before the job is handed back."""
+"""Time to retry publishing a result to an unreachable bus before the job is handed back."""
 _FIRST_PAUSE_S = 0.5
 _PASSED_ON_S = 0.5
-"""Pause of a job for others: until our own slots keep away from it."""
+"""Redelivery delay of a job passed to others, so that our own slots avoid it."""
 _KINDS: dict[type, JobKind] = {
     WriteCandidate: "write",
     BuildCandidate: "build",
@@ -92,19 +92,19 @@ class OutdatedError(BoundaryError):
 
 
 Outcome: TypeAlias = Event | BoundaryError | None
-"""The published event; or the reason for handing the job back; or None: the job was cancelled."""
+"""The published event, the reason for handing the job back, or None if the job was cancelled."""
 
 
 class Service(TypedDict, total=False):
-    """How a worker serves, the same for coders, builders and evaluators."""
+    """Options of `serve` that coders, builders and evaluators share."""
 
     queues: Required[Queues]
     slots: int
-    """Jobs at once; 1 if it is not given."""
+    """Maximum concurrent jobs; 1 if not given."""
     member: Member | None
-    """The process's presence in a distributed run; none in a run of one process."""
+    """Presence of the process in a distributed run; None in a single-process run."""
     task_status: TaskStatus[None]
-    """Told when the first pull is about to begin."""
+    """Started when the first pull is about to begin."""
 
 
 async def serve(
@@ -122,19 +122,19 @@ async def serve(
 ) -> None:
     """Do the jobs of some queues until cancelled, or until the member leaves and the jobs in hand are done.
 
-    A `BoundaryError` of the handler puts the job back with a delay; the last of `MAX_ATTEMPTS`, and without a member a
-    permanent one, is published as `JobLost`. Any other exception is a bug: it ends this function, and the job is handed
-    back.
+    A `BoundaryError` of the handler hands the job back with a delay. At the last of `MAX_ATTEMPTS`, or if it is
+    permanent and there is no member, it is published as `JobLost`. Any other exception is a bug: it ends this function,
+    and the job is handed back.
 
     Args:
-        bus: where queues and streams are.
-        queues: from where jobs are taken. Results go to the stream of the queue's run.
+        bus: bus with the queues and streams.
+        queues: queues to take jobs from. Results go to the stream of the queue's run.
         handle: does one job and returns its event.
-        expects: the command that the queues hold; anything else is dead-lettered.
-        role: of the publisher.
-        slots: jobs at once.
-        heartbeat_s: a third of the ack time-out or less.
-        deadline_s: limit for a job; exceeding it is a failure of the infrastructure.
+        expects: the command type in the queues; anything else is dead-lettered.
+        role: role of the publisher.
+        slots: maximum number of concurrent jobs.
+        heartbeat_s: at most a third of the ack time-out.
+        deadline_s: time limit for a job; exceeding it is an infrastructure failure.
         member: see `Service`.
         task_status: see `Service`.
     """
@@ -172,7 +172,7 @@ class _Worker(Generic[C]):
         """Ids of the jobs that this worker has in hand."""
 
     async def do(self, delivery: Delivery) -> None:
-        """See one delivery to its end. A member survives an absent bus, and a run that is gone."""
+        """Process one delivery to its end. A member survives an unreachable bus and a deleted run."""
         run_id, began = run_of(delivery.queue), anyio.current_time()
         who = {"worker": self._name} if self._name else {}
         with structlog.contextvars.bound_contextvars(run=run_id, job=delivery.msg_id, **who):
@@ -218,15 +218,15 @@ class _Worker(Generic[C]):
             self.member.finished(delivery.msg_id, result, failed=failed)
 
     async def _is_answered(self, delivery: Delivery, command: C) -> bool:
-        """Return True, with the delivery settled, if the job has a result or is in hand here."""
-        # A job may also be submitted again after it was acknowledged, and models' answers are paid for.
+        """Settle the delivery and return True if the job has a result or is already in hand here."""
+        # A job may also be resubmitted after its acknowledgement, and models' answers are paid for.
         may_be_answered = delivery.attempt > 1 or (self.member is not None and self.role == "coder")
         if may_be_answered and await self.bus.find(command.run_id, f"{command.job_id}.r", role=self.role) is not None:
             log.info("job was answered before")
             await self._tell("acknowledged", delivery.ack)
             return True
         if command.job_id in self._answering:
-            # After a crash of the server a job may come again while its answer still waits to be published.
+            # After a server crash, a job may be redelivered while its answer is still waiting to be published.
             log.info("job is being answered here")
             await self._tell("handed back", delivery.nak, delay_s(delivery.attempt))
             return True
@@ -255,7 +255,7 @@ class _Worker(Generic[C]):
         return command
 
     async def _attempt(self, delivery: Delivery, command: C) -> Outcome:
-        """Have the job done unless it is answered, publish its result, acknowledge it; heartbeats until then."""
+        """Do the job unless it is answered, publish its result and acknowledge it, with heartbeats until then."""
         ids: dict[str, Attribute] = {"run": command.run_id, "job": command.job_id, "worker": self._name}
         kind = _KINDS[type(command)]
         with span(kind, ids | {"attempt": delivery.attempt}, side="consumer", headers=delivery.headers):
@@ -280,7 +280,7 @@ class _Worker(Generic[C]):
             return outcome
 
     async def _result(self, delivery: Delivery, command: C) -> Event | BoundaryError:
-        """Do the job. Returns its event, or the error for which others are to try it."""
+        """Do the job. Returns its event, or the error for which it should be retried."""
         kind, limit_s = _KINDS[type(command)], self.deadline_s(command)
         error: BoundaryError = EvaluatorError(f"{kind} job {command.job_id!r} had not ended after {limit_s:g} s")
         with anyio.move_on_after(limit_s):
@@ -304,7 +304,7 @@ class _Worker(Generic[C]):
         return JobLost(job_id=command.job_id, kind=kind, error=str(error), permanent=permanent, faults=faults)
 
     async def _publish(self, command: C, result: Event) -> Event:
-        """Publish a result and return it, also when stopped: it was paid for. A member waits for an absent bus."""
+        """Publish and return a result, even when stopped: it was paid for. A member waits for an unreachable bus."""
         payload = encode(result)
         if len(payload) > MAX_EVENT_BYTES:
             result = self._lost(command, EvaluatorError(f"its result has {len(payload)} bytes: too large for the bus"))
@@ -334,7 +334,7 @@ class _Worker(Generic[C]):
             pause_s = min(2 * pause_s, MAX_DELAY_S)
 
     async def _tell(self, what: str, call: Callable[..., Awaitable[None]], *arguments: float) -> None:
-        """Tell the bus of a job. If that fails, the ack time-out brings the job back, and its result is found.
+        """Report on a job to the bus. On failure, the ack time-out redelivers the job and its result is found.
 
         Raises `CancelledRunError` if the job was cancelled.
         """

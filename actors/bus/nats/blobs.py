@@ -1,7 +1,7 @@
-"""Blobs: content under its hash, in parts that fit into messages, each in its run's own stream.
+"""Blobs: content stored under its hash, split into message-sized parts, in a stream of its run.
 
-The first part is written last, so a blob is there as a whole or not at all. Payloads too large for a message travel so,
-too.
+The first part is written last, so a blob is either complete or absent. Payloads too large for a message are also sent
+as blobs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PART_BYTES = 512 << 10
 _AT_ONCE = 4
 _SMALLEST_PART = 1 << 10
 _PATIENCE_S = 5.0
-"""Time for which a named blob is looked for: other servers of a cluster may have it later."""
+"""Seconds to keep looking for a named blob, since other servers of a cluster may receive it later."""
 _HASHED_HERE = 1 << 20
 """Larger contents are hashed in a thread."""
 
@@ -85,14 +85,14 @@ class Blobs:
         return content
 
     async def spill(self, run_id: str, payload: bytes, headers: dict[str, str]) -> tuple[bytes, dict[str, str]]:
-        """Return payload and headers to send: a large payload becomes a blob, named in a header."""
+        """Return the payload and headers to send; store a large payload as a blob named in a header."""
         if message_bytes(payload, headers) <= self._connection.max_payload:
             return payload, headers
         digest = await self.put(run_id, payload)
         return b"", headers | {names.BLOB: digest}
 
     async def restore(self, run_id: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
-        """Return the payload as sent; empty, which no reader can parse, if its blob is missing or damaged."""
+        """Return the original payload; empty, which no reader can parse, if its blob is missing or damaged."""
         digest = headers.get(names.BLOB)
         if digest is None:
             return payload
@@ -116,7 +116,7 @@ class Blobs:
 
 
 def _plan(first: Reply, what: str) -> tuple[int, int]:
-    """Return size and number of parts from the first part. Raises `UnknownBlobError` if they are impossible."""
+    """Read the size and number of parts from the first part. Raises `UnknownBlobError` if they are invalid."""
     words = first.headers.get(names.SIZE, "").split()
     if len(words) == 2 and all(word.isdigit() for word in words):
         size, count = map(int, words)

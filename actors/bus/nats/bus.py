@@ -1,4 +1,4 @@
-"""The bus over NATS JetStream: streams, consumers and conditions keep the promises of `actors.bus.base.Bus`."""
+"""The bus over NATS JetStream: implements `actors.bus.base.Bus` with streams, consumers and conditional writes."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from messages.subjects import run_of
 
 
 class QueueDepth(msgspec.Struct, frozen=True, kw_only=True):
-    """One queue at one moment."""
+    """Snapshot of one queue."""
 
     queue: str
     run_id: str
     waiting: int
-    """Jobs that were never given out."""
+    """Jobs that were never delivered."""
     in_hand: int
-    """Jobs in workers' hands, or resting before they are given out again."""
+    """Jobs held by workers, or delayed before redelivery."""
     redelivered: int
-    """Jobs in hand that were given out more than once."""
+    """Jobs in hand that were delivered more than once."""
     oldest_s: float
-    """Age of its oldest job; 0 if it has none."""
+    """Age of the oldest job; 0 if the queue is empty."""
     dead: int
     """Dead letters of its run so far."""
 
 
 class KeptRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Data kept of one run."""
+    """Stored data of one run."""
 
     run_id: str
     events: int
     size_bytes: int
-    """Of events and blobs, on the disk of one server."""
+    """Size of events and blobs on one server's disk."""
     last_at: datetime | None
-    """When its last event came; None if there is none."""
+    """Time of the last event; None if there is none."""
 
 
 class NatsBus:
-    """A connection to the bus, made by `open_nats`. It has the methods of `Bus`; the parts below carry them out.
+    """A connection to the bus, created by `open_nats`. It has the methods of `Bus`, implemented by the parts below.
 
-    Beyond their contract: `next_dead_letter` gives a letter again after a restart if it was not settled by the next
-    call, `publish` stores an id once per role and knows only the last decision again, and `find` looks among the events
-    of the connection's own role (a planner's: of all), never among decisions.
+    Differences from the contract: `next_dead_letter` returns a letter again after a restart unless the next call
+    settled it; `publish` stores an id once per role and recognises a repeat only of the last decision; `find` searches
+    the events of the connection's own role (a planner searches all roles), never decisions.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -83,7 +83,7 @@ class NatsBus:
         self.get_blob = blobs.get
 
     async def prepare(self, *, replicas: int = 1) -> None:
-        """Make the bucket that all runs share, with administrator's rights; again changes only the replicas."""
+        """Create the bucket shared by all runs; needs administrator rights. A repeat changes only the replicas."""
         await self._bucket.prepare(replicas)
 
     def events(self, run_id: str, *, after: int = 0) -> AsyncGenerator[Posted, None]:
@@ -96,7 +96,7 @@ class NatsBus:
         await self._streams.delete(run_id)
 
     async def measure(self, run_id: str | None = None) -> tuple[QueueDepth, ...]:
-        """Look at the queues of one run, or of all."""
+        """Measure the queues of one run, or of all runs."""
         streams = await self._names_of("ks.job.>" if run_id is None else names.jobs_of(run_id))
         dead: dict[str, int] = {}
         found = []
@@ -110,7 +110,7 @@ class NatsBus:
         return tuple(found)
 
     async def kept_runs(self) -> tuple[KeptRun, ...]:
-        """Look at the server's data of each run, in the order of their ids."""
+        """Return the server's stored data for each run, ordered by run id."""
         found = []
         for stream in sorted(await self._names_of("ks.evt.>")):
             run_id = stream.removeprefix(names.EVENTS)
@@ -163,10 +163,10 @@ class NatsBus:
 
 @asynccontextmanager
 async def open_nats(options: NatsOptions) -> AsyncIterator[NatsBus]:
-    """Connect, and reconnect whenever the connection is lost, until the block is left.
+    """Connect, and reconnect after every loss of connection, until the block exits.
 
     Raises:
-        BusError: no server could be reached, or it does not let us in.
+        BusError: no server could be reached, or it refused access.
     """
     connection = Connection(options)
     await connection.open()

@@ -1,6 +1,6 @@
 """The socket: nats-py's client with overrides for cancellation, frozen servers and kills.
 
-Everything that depends on the inside of nats-py is in this file; each override says why it is there.
+Everything that depends on nats-py internals is in this file; each override states its reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ logging.getLogger("asyncio").addFilter(_is_worth_saying)
 
 _PARTING_S = 1.0
 _LONGEST_TRY_S = 30.0
-"""Upper bound for one try of nats-py to reconnect: four steps of `connect_timeout` and a flush of 10 s."""
+"""Upper bound for one nats-py reconnection attempt: four steps of `connect_timeout` and a flush of 10 s."""
 _STATUS, _DESCRIPTION = "Status", "Description"
 _INLINE_STATUS = re.compile(rb"NATS/1\.0 (\d{3})(.*)")
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"')
@@ -52,7 +52,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     subject: str
     reply_to: str
-    """For a job: the subject of its acknowledgement."""
+    """Acknowledgement subject, if this is a job."""
     payload: bytes
     headers: Mapping[str, str]
 
@@ -63,12 +63,12 @@ class Reply(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def description(self) -> str:
-        """The server's words to its status."""
+        """The server's description of its status."""
         return self.headers.get(_DESCRIPTION, "")
 
     @property
     def sequence(self) -> int:
-        """Of a stored message: its number in the stream."""
+        """Sequence number of a stored message in its stream."""
         return int(self.headers["Nats-Sequence"])
 
 
@@ -77,7 +77,7 @@ _NONE: Mapping[str, str] = {}
 
 
 class WireClient(Client):
-    """A connection that hands each message at once to a plain function, which must not raise."""
+    """A connection that passes each message directly to a synchronous handler, which must not raise."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -86,26 +86,26 @@ class WireClient(Client):
         self._tried_at = 0.0
 
     async def listen(self, subject: str, handler: Handler) -> int:
-        """Handle all messages on a subject. Returns the subscription's number."""
+        """Subscribe a handler to a subject. Returns the subscription's number."""
         sub = await self.subscribe(subject)
         number: int = sub._id  # noqa: SLF001
         self._handlers[number] = handler
         return number
 
     async def hush(self, number: int) -> None:
-        """Ask the server to send nothing more; messages on their way still reach the handler until `forget`."""
+        """Ask the server to stop sending; messages in flight still reach the handler until `forget`."""
         await self._send_unsubscribe(number)
 
     async def round_trip(self, within_s: int) -> None:
-        """Return when the server has done all earlier commands and its messages are handled. Raises `NatsError`."""
-        # nats-py writes its ping at once, ahead of the commands that still wait to be written.
+        """Wait until the server has run all earlier commands and its messages are handled. Raises `NatsError`."""
+        # nats-py writes its ping immediately, ahead of commands that are still buffered.
         if self._transport is not None and self._pending:
             self._transport.writelines(self._pending[:])
             self._pending, self._pending_data_size = [], 0
         await self.flush(within_s)
 
     def forget(self, number: int) -> None:
-        """Drop a subscription on this side."""
+        """Remove a subscription locally."""
         self._handlers.pop(number, None)
         self._remove_sub(number)
 
@@ -116,7 +116,7 @@ class WireClient(Client):
         return task is not None and not task.done() and time.monotonic() - self._tried_at < _LONGEST_TRY_S
 
     def start_over(self) -> str:
-        """Start a new reconnect loop with a new transport; subscriptions are kept. Returns the end of the old loop."""
+        """Start a new reconnect loop and transport, keeping subscriptions. Returns how the old loop ended."""
         old = self._reconnection_task
         ending = "it stood still"
         if old is not None and old.done():
@@ -133,7 +133,7 @@ class WireClient(Client):
         return ending
 
     async def give_up(self) -> None:
-        """Close, in whatever state."""
+        """Close from any state."""
         self._has_given_up = True
         if not self.is_connected:  # nats-py would write what waits to the connection that it closed, which TLS cannot
             self._pending, self._pending_data_size = [], 0
@@ -144,15 +144,15 @@ class WireClient(Client):
             self._abort()  # and what is still to be written cannot be, where the server is gone
 
     async def _process_msg(self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes) -> None:
-        # nats-py queues each message for a task of the subscription, drops those above a limit, and makes a task per
-        # message that is waited for.
+        # nats-py queues each message for the subscription's task, drops messages above a limit, and creates a task for
+        # each message that is awaited.
         handler = self._handlers.get(sid)
         if handler is not None:
             known = parsed_headers(headers) if headers else _NONE
             handler(Reply(subject.decode(errors="replace"), reply.decode(errors="replace"), data, known))
 
     async def _process_pong(self) -> None:
-        # A pong for a flush that was given up sets a result on a cancelled future, which ends nats-py's read loop.
+        # A pong for an abandoned flush would set a result on a cancelled future, which ends nats-py's read loop.
         if self._pongs and self._pongs[0].done():
             self._pongs.pop(0)
             self._pings_outstanding = 0
@@ -160,25 +160,25 @@ class WireClient(Client):
         await super()._process_pong()
 
     async def _attempt_reconnect(self) -> None:
-        # nats-py closes the old socket and waits until what it still had to send is sent: for ever, to a frozen server.
+        # nats-py closes the old socket and waits for buffered data to be sent; with a frozen server it waits for ever.
         self._tried_at = time.monotonic()
         self._abort()
         await super()._attempt_reconnect()
 
     async def _connect_to_server(self, s: Srv) -> None:
-        # A cancellation that meets a refused connection is lost (asyncio.wait_for before Python 3.12). Then nats-py's
-        # loop goes on for ever, and asyncio.run never ends.
+        # A cancellation that coincides with a refused connection is lost (asyncio.wait_for before Python 3.12).
+        # nats-py's loop then runs for ever and asyncio.run never returns.
         is_replaced = self._reconnection_task not in (None, asyncio.current_task())
         if self._has_given_up or is_replaced:
             raise asyncio.CancelledError
         self._tried_at = time.monotonic()
-        # nats-py drops a socket on which the server did not introduce itself in time without closing it.
+        # If the server does not send its INFO in time, nats-py drops the socket without closing it.
         self._abort()
         await super()._connect_to_server(s)
 
     def _abort(self) -> None:
-        # An encrypted connection that was closed twice raises AttributeError when aborted (CPython 3.11.2); the
-        # socket below it can be aborted any number of times.
+        # Aborting a TLS connection that was closed twice raises AttributeError (CPython 3.11.2); the underlying socket
+        # can be aborted any number of times.
         if not isinstance(self._transport, TcpTransport):
             return
         encrypted, bare = self._transport._io_writer, self._transport._bare_io_writer  # noqa: SLF001
@@ -189,20 +189,20 @@ class WireClient(Client):
 
     @property
     def pool(self) -> list[Srv]:
-        """The servers that it tries."""
+        """Servers that the client tries."""
         return self._server_pool
 
     def know(self, servers: list[Srv]) -> None:
-        """Remember servers that could not be reached at first."""
+        """Add servers that were unreachable at first to the pool."""
         known = {server.uri.netloc for server in self._server_pool}
         self._server_pool += [server for server in servers if server.uri.netloc not in known]
 
 
 def parsed_headers(block: bytes) -> Mapping[str, str]:
-    """Read an untrusted header block; unreadable parts are replaced or left out.
+    """Parse an untrusted header block; unreadable parts are replaced or omitted.
 
-    The status stands in the first line, so a header named `Status` is its publisher's and ignored. The server adds its
-    own lines last, so of equal names the last one counts.
+    The status is in the first line, so a header named `Status` comes from the publisher and is ignored. The server
+    appends its own headers, so the last of several equal names wins.
     """
     first, _, rest = block.partition(b"\r\n")
     found: dict[str, str] = {}
@@ -222,7 +222,7 @@ _LOCKED_OUT = "does not let us in: wrong or missing credentials"
 
 
 class Callbacks(msgspec.Struct, frozen=True):
-    """Called inside nats-py's loops: none of them may raise or wait."""
+    """Callbacks that run inside nats-py's loops; none may raise or wait."""
 
     denied: Callable[[str, str], None]
     """Called with `publish` or `subscription`, and the subject in lower case."""
@@ -232,10 +232,10 @@ class Callbacks(msgspec.Struct, frozen=True):
 
 
 async def connect(options: NatsOptions, told: Callbacks) -> WireClient:
-    """Connect once; from then on the client reconnects by itself, for ever.
+    """Connect once; afterwards the client reconnects on its own, for ever.
 
     Raises:
-        BusError: no server could be reached, or none let us in.
+        BusError: no server could be reached, or none granted access.
     """
     client = WireClient()
     where = ", ".join(options.servers)
@@ -256,7 +256,7 @@ async def connect(options: NatsOptions, told: Callbacks) -> WireClient:
 async def _first_connection(
     client: WireClient, options: NatsOptions, told: Callbacks, complaints: list[str]
 ) -> list[Srv]:
-    """Connect without nats-py's own retries: they hide wrong credentials behind 'no servers available'."""
+    """Connect without nats-py's own retries, which hide wrong credentials behind 'no servers available'."""
     servers: list[Srv] = []
 
     async def on_error(error: Exception) -> None:

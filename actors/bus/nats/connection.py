@@ -1,7 +1,7 @@
-"""A connection to JetStream: questions and answers, inboxes, and what happens when the connection is lost.
+"""A connection to JetStream: requests and replies, inboxes, and handling of connection loss.
 
-A lost connection ends all waits at once, so no task sleeps through a reconnection. A question is asked again, with the
-same headers, until it is answered or the patience is over: callers see to it that being carried out twice does no harm.
+A lost connection ends all waits at once, so no task sleeps through a reconnection. A request is repeated with the same
+headers until it is answered or its time limit has passed, so executing it twice must do no harm; callers ensure this.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from messages.base import BusError
 log = structlog.get_logger(__name__)
 
 ANSWER_S = 5.0
-"""Longest time for an answer before the question is asked again."""
+"""Seconds to wait for a reply before the request is repeated."""
 PAUSE_S = 0.2
-"""Pause between tries while the server answers that it cannot just now."""
+"""Pause between attempts while the server reports a temporary failure."""
 _LOOK_S = 1.0
-"""Interval between looks at the client's reconnect loop."""
+"""Interval between checks of the client's reconnect loop."""
 _LONGEST_PAUSE_S = 16.0
-"""Upper bound of the pause after a reconnect loop was started over; the pause doubles each time."""
+"""Longest pause after restarting a reconnect loop; the pause doubles each time."""
 PARTING_S = 2.0
-"""Longest clean-up of a cancelled task."""
+"""Time limit for a cancelled task's clean-up."""
 
 _BATCH = 512
 _BATCH_BYTES = 8 << 20
@@ -54,23 +54,23 @@ _encode = msgspec.json.Encoder().encode
 
 
 class NoAnswerError(BusError):
-    """Nothing came back in time, or the connection was lost; the question may have been carried out."""
+    """No reply came in time, or the connection was lost; the request may have been executed."""
 
 
 class PatienceError(BusError):
-    """It was tried for as long as allowed."""
+    """The time limit for retries has passed."""
 
 
 class NotAllowedError(BusError):
-    """The server's permissions forbid it."""
+    """Server permissions forbid the request."""
 
 
 class OverError(BusError):
-    """The connection is over for good: the server does not let us in any more, or the bus is closed."""
+    """The connection is permanently closed: the server no longer grants access, or the bus is closed."""
 
 
 class Answer(Protocol):
-    """Any of the answers in `wire`."""
+    """Any of the reply types in `wire`."""
 
     @property
     def error(self) -> Fault | None:
@@ -89,7 +89,7 @@ class Connection:
         self._inbox = f"_INBOX_{options.role}.{uuid4().hex[:20]}"
         self._client = WireClient()
         self._asked: dict[str, tuple[str, asyncio.Future[Reply]]] = {}
-        """Subject and answer of each question."""
+        """Subject and reply of each open request."""
         self._numbers = count(1)
         self._inboxes: set[Inbox] = set()
         self._up = asyncio.Event()
@@ -100,7 +100,7 @@ class Connection:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Connect. Raises `BusError` if that cannot be done."""
+        """Connect. Raises `BusError` on failure."""
         self._client = await connect(
             self.options, Callbacks(self._on_denied, self._on_disconnected, self._on_reconnected, self._on_closed)
         )
@@ -118,7 +118,7 @@ class Connection:
             await self._client.give_up()
 
     async def over(self) -> str:
-        """Wait until the connection is over for good. Returns the reason."""
+        """Wait until the connection is permanently closed. Returns the reason."""
         await self._over.wait()
         return self._failure
 
@@ -129,11 +129,11 @@ class Connection:
 
     @property
     def max_payload(self) -> int:
-        """Largest message that the server takes, headers included."""
+        """Largest message that the server accepts, including headers."""
         return self._client.max_payload
 
     async def _watch_client(self) -> None:
-        """Start the client's reconnect loop over when it ended by an error or stands still; notice a closed client."""
+        """Restart the client's reconnect loop if it failed or is stuck; detect a closed client."""
         pause_s = _LOOK_S
         while not self._failure:
             await asyncio.sleep(pause_s)
@@ -156,10 +156,10 @@ class Connection:
         *,
         within_s: float = ANSWER_S,
     ) -> Reply:
-        """Ask once.
+        """Send one request.
 
         Raises:
-            NoAnswerError: no answer came.
+            NoAnswerError: no reply came.
             NotAllowedError: the server forbids it.
             OverError: the bus is closed.
         """
@@ -182,12 +182,12 @@ class Connection:
     async def insist(
         self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None, *, what: str
     ) -> tuple[Reply, bool]:
-        """Ask until there is an answer. Returns it, and True if an earlier try may have been carried out.
+        """Repeat a request until answered. Returns the reply, and True if an earlier try may have been executed.
 
-        In a cluster a leader that died takes the questions along that it had; the next one answers new ones.
+        When a cluster's leader dies, its pending requests are lost; the next leader answers new ones.
 
         Raises:
-            BusError: there was none for too long, it is not allowed, or the bus is closed.
+            BusError: no reply came for too long, the request is not allowed, or the bus is closed.
         """
         patience = Patience(self, what)
         is_retry = False
@@ -201,7 +201,7 @@ class Connection:
     # --- waiting longer -----------------------------------------------------------------------------------------
 
     async def open_inbox(self) -> Inbox:
-        """Make a place for answers that come one after another. Raises as `ready` does."""
+        """Open an inbox that receives several replies. Raises the errors of `ready`."""
         await self.ready("waiting for messages")
         inbox = Inbox(self, f"_INBOX_{self.options.role}.{uuid4().hex[:20]}")
         inbox.number = await self._client.listen(inbox.subject, inbox.arrived)
@@ -209,12 +209,12 @@ class Connection:
         return inbox
 
     async def listen(self, subject: str, handler: Callable[[bytes], None]) -> None:
-        """Have messages of a plain subject handled for as long as the connection; some may be lost."""
+        """Pass messages on a core NATS subject to `handler` for the connection's lifetime; some may be lost."""
         await self.ready(f"listening to {subject}")
         await self._client.listen(subject, lambda reply: handler(reply.payload))
 
     async def tell(self, subject: str, payload: bytes, *, reply_to: str = "") -> None:
-        """Send without waiting for an answer; it may be lost.
+        """Send a message without waiting for a reply; it may be lost.
 
         Raises:
             NoAnswerError: the connection is lost.
@@ -224,7 +224,7 @@ class Connection:
         await self._publish(subject, payload, None, reply_to=reply_to)
 
     async def ready(self, what: str) -> None:
-        """Wait for the connection. Raises `BusError` if there was none for too long, or the bus is closed."""
+        """Wait for the connection. Raises `BusError` if it stays down too long or the bus is closed."""
         self._check()
         if not self._up.is_set():
             await Patience(self, what).take(f"{self.where} cannot be reached")
@@ -234,7 +234,7 @@ class Connection:
         await self._up.wait()
 
     async def part(self, inbox: Inbox, *, wait: bool) -> None:
-        """End an inbox; `wait` until nothing more arrives in it."""
+        """Close an inbox; with `wait`, wait until no more messages arrive."""
         self._inboxes.discard(inbox)
         try:
             if self._up.is_set() and not inbox.is_broken:
@@ -311,21 +311,21 @@ class Connection:
     # --- JetStream ----------------------------------------------------------------------------------------------
 
     async def call(self, request: str, body: object, kind: type[A], *, what: str) -> A:
-        """Ask JetStream's interface.
+        """Call the JetStream API.
 
         Raises:
-            RefusedError: it says no.
+            RefusedError: the server refuses.
             BusError: see `insist`.
         """
         payload = b"" if body is None else _encode(body)
         return await self._until_done(f"$JS.API.{request}", payload, None, kind, what=what)
 
     async def store(self, subject: str, payload: bytes, headers: dict[str, str], *, stream: str, what: str) -> Stored:
-        """Publish into a stream, until the server confirms the message.
+        """Publish to a stream, retrying until the server confirms the message.
 
         Raises:
             UnknownQueueError: there is no such stream.
-            RefusedError: the server says no.
+            RefusedError: the server refuses.
             BusError: see `insist`; or the message is too large.
         """
         size = message_bytes(payload, headers)
@@ -334,7 +334,7 @@ class Connection:
         try:
             return await self._until_done(subject, payload, headers, Stored, what=what, stream=stream)
         except PatienceError as error:
-            # Seen with 2.15.1: a disk that was full once silences the streams that were written to meanwhile.
+            # Seen with 2.15.1: after the disk was full, streams that were written to at that time stay silent.
             hint = "a server that ran out of disk space stays silent until it is started again: see its log"
             raise PatienceError(f"{error}; {hint}") from error
 
@@ -382,7 +382,7 @@ class Connection:
             await patience.take(f"{reply.status} {reply.description}")
 
     async def info(self, stream: str, *, what: str) -> StreamInfo | None:
-        """Describe a stream; None if there is none."""
+        """Return a stream's info; None if it is missing."""
         try:
             return await self.call(f"STREAM.INFO.{stream}", None, StreamInfo, what=what)
         except RefusedError as error:
@@ -396,10 +396,11 @@ class Connection:
             raise UnknownQueueError(f"{what}: there is no stream {stream!r}")
 
     async def make_stream(self, config: StreamConfig, *, what: str) -> StreamInfo:
-        """Make a stream. Raises as `call` does.
+        """Create a stream. Raises the errors of `call`.
 
-        A stream that is deleted while the folder of an earlier one of its name is still being removed leaves its
-        messages to the next of that name (seen with nats-server 2.15.1): messages older than the stream are purged.
+        If a stream is deleted while the folder of an earlier stream of the same name is still being removed, the next
+        stream of that name inherits its messages (seen with nats-server 2.15.1). So messages older than the stream are
+        purged.
         """
         made = await self.call(f"STREAM.CREATE.{config.name}", config, StreamInfo, what=what)
         if not made.is_haunted:
@@ -408,7 +409,7 @@ class Connection:
         return await self.call(f"STREAM.INFO.{config.name}", None, StreamInfo, what=what)
 
     async def drop_stream(self, stream: str) -> None:
-        """Delete a stream, if it is there."""
+        """Delete a stream if it exists."""
         try:
             await self.call(f"STREAM.DELETE.{stream}", None, Nothing, what=f"deleting {stream}")
         except RefusedError as error:
@@ -416,7 +417,7 @@ class Connection:
                 raise
 
     async def _refuse(self, fault: Fault, patience: Patience, what: str, *, is_retry: bool) -> None:
-        """Raise a refusal; return after a pause if it may pass by itself."""
+        """Raise a permanent refusal; pause and return after a transient one."""
         said = f"{fault.description!r} ({fault.err_code})"
         if fault.err_code in NO_ROOM:
             await patience.take(f"the server has no room: {said}")
@@ -432,7 +433,7 @@ def _fail(answer: asyncio.Future[Reply], error: BusError) -> None:
 
 
 class Inbox:
-    """A subject of its own; messages are kept until they are taken."""
+    """A private subject with messages that are queued until they are taken."""
 
     def __init__(self, connection: Connection, subject: str) -> None:
         self._connection = connection
@@ -440,13 +441,13 @@ class Inbox:
         self.number = 0
         self.asked = ""
         self.is_broken = False
-        """The connection was lost since; requested messages may still come, or never."""
+        """True once the connection was lost; requested messages may still arrive, or never."""
         self._arrived: deque[Reply] = deque()
         self._waits: asyncio.Future[None] | None = None
         self._failure: BusError | None = None
 
     async def ask(self, subject: str, payload: bytes) -> None:
-        """Ask for messages to this inbox. Raises as `Connection.tell` does."""
+        """Request messages to this inbox. Raises the errors of `Connection.tell`."""
         self.asked = subject
         await self._connection.tell(subject, payload, reply_to=self.subject)
 
@@ -471,10 +472,10 @@ class Inbox:
         return self._arrived.popleft()
 
     async def stored(self, stream: str, *, after: int, subject: str = ">") -> list[Reply]:
-        """Ask for the next stored messages behind a sequence number, some hundreds at most.
+        """Return the next stored messages after a sequence number, a few hundred at most.
 
         Raises:
-            NoAnswerError: the answer did not come as a whole.
+            NoAnswerError: the reply was incomplete.
             BusError: not allowed, or closed.
         """
         body = {"seq": after + 1, "next_by_subj": subject, "batch": _BATCH, "max_bytes": _BATCH_BYTES}
@@ -508,19 +509,19 @@ class Inbox:
             self._waits.set_exception(error)
 
     async def close(self) -> list[Reply]:
-        """End it. Returns messages that were not taken."""
+        """Close the inbox. Returns messages that were not taken."""
         with anyio.CancelScope(shield=True):
             await self._connection.part(self, wait=True)
         return list(self._arrived)
 
     async def drop(self) -> None:
-        """End it, whatever still arrives."""
+        """Close without waiting for messages."""
         with anyio.CancelScope(shield=True):
             await self._connection.part(self, wait=False)
 
 
 class Patience:
-    """Time for which something is tried again."""
+    """Time limit for retrying an operation."""
 
     def __init__(self, connection: Connection, what: str) -> None:
         self._connection = connection
@@ -528,7 +529,7 @@ class Patience:
         self._began = asyncio.get_running_loop().time()
 
     async def take(self, why: str) -> None:
-        """Wait before the next try. Raises `PatienceError` if it has been tried for long enough."""
+        """Wait before the next try. Raises `PatienceError` when the time limit has passed."""
         patience_s = self._connection.options.patience_s
         with anyio.move_on_after(self._began + patience_s - anyio.current_time()):
             await anyio.sleep(PAUSE_S)
@@ -538,7 +539,7 @@ class Patience:
 
 
 def decoded(payload: bytes, kind: type[A], what: str) -> A:
-    """Parse an answer. Raises `BusError` if it is none."""
+    """Parse a reply. Raises `BusError` if it is malformed."""
     try:
         return msgspec.json.decode(payload, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -546,6 +547,6 @@ def decoded(payload: bytes, kind: type[A], what: str) -> A:
 
 
 def message_bytes(payload: bytes, headers: Mapping[str, str]) -> int:
-    """Return the size that the server counts: the payload and its headers."""
+    """Return the message size as the server counts it: payload plus headers."""
     values = sum(len(value) if value.isascii() else len(value.encode()) for value in headers.values())
     return len(payload) + 12 + values + sum(len(name) + 4 for name in headers)

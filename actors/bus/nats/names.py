@@ -24,32 +24,32 @@ from messages.subjects import checked_id
 
 
 class NatsOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to connect. Its `repr` shows neither password nor seed."""
+    """Connection options. The `repr` shows neither password nor seed."""
 
     servers: tuple[str, ...]
     """`nats://host:port` or `tls://host:port`, without credentials."""
     name: str = "ksearch"
     """This client's name in the server's monitoring."""
     role: str = "admin"
-    """Answers arrive under `_INBOX_<role>`, so that no role can read another's."""
+    """Client role. Replies arrive under `_INBOX_<role>`, so no role can read another's."""
     user: str | None = None
     password: str | None = None
     nkey_seed: str | None = None
     ca: Path | None = None
-    """Certificates (PEM) that sign the server's; None: the system's, if the URL says `tls`."""
+    """CA certificates (PEM) for the server; None: the system's, if the URL uses `tls`."""
     cert: Path | None = None
     """The client's own certificate (PEM), if the server asks for one."""
     key: Path | None = None
     tls_first: bool = False
-    """TLS before the server's first message (`handshake_first`)."""
+    """Start TLS before the server's first message (`handshake_first`)."""
     replicas: int | None = None
-    """Copies of each stream; None: as the bucket has them."""
+    """Replicas of each stream; None: same as the bucket."""
     connect_s: float = 5.0
     """Time limit of the first connection."""
     patience_s: float = 60.0
-    """Time limit of a call while the server does not answer; then it is a `BusError`."""
+    """Time limit for a call to an unresponsive server; then it raises `BusError`."""
     ping_s: float = 3.0
-    """A link that was silent for three times this long counts as dead."""
+    """Ping interval; a link silent for three times this long counts as dead."""
 
     def __repr__(self) -> str:
         return f"NatsOptions(servers={self.servers!r}, name={self.name!r}, role={self.role!r}, user={self.user!r})"
@@ -79,7 +79,7 @@ QUEUE_NAME: Final = re.compile(r"ks\.job\.[-a-z0-9]+\.[-a-z0-9]+\.[-a-z0-9]+\.[-
 
 ID: Final = "Ks-Id"
 BLOB: Final = "Ks-Blob"
-"""Digest of the blob that is the message's payload, where that is too large for a message."""
+"""Header with the digest of the blob that contains a payload too large for a message."""
 SIZE: Final = "Ks-Size"
 QUEUE: Final = "Ks-Queue"
 DELIVERIES: Final = "Ks-Deliveries"
@@ -93,7 +93,7 @@ _MESSAGE_ID = re.compile(r"[-A-Za-z0-9]+(\.[-A-Za-z0-9]+)*")
 
 
 def token_of(msg_id: str) -> str:
-    """Return the id as one token of a subject. Raises `BusError` for characters that no id has."""
+    """Return the id as a subject token. Raises `BusError` if the id has invalid characters."""
     if _MESSAGE_ID.fullmatch(msg_id) is None:
         raise BusError(f"{msg_id!r} is no message id: use letters, digits, dashes, and dots between them")
     return msg_id.replace(".", "_")
@@ -105,12 +105,12 @@ def id_of(token: str) -> str:
 
 
 def named(token: str, said: str) -> str:
-    """Return a message's own id if it fits the last token of its subject, else the token's: strangers may send any."""
+    """Return a message's own id if it matches its subject's last token, else the token's: senders are untrusted."""
     return said if _MESSAGE_ID.fullmatch(said) is not None and token_of(said) == token else id_of(token)
 
 
 def is_id(text: str) -> bool:
-    """Return True if this may be a message's id."""
+    """Return True if the text is a valid message id."""
     return _MESSAGE_ID.fullmatch(text) is not None
 
 
@@ -149,7 +149,7 @@ def kind_of(queue: str) -> str:
 
 
 def jobs_of(run_id: str) -> str:
-    """Match the jobs of all queues of a run."""
+    """Return the subject filter of a run's jobs."""
     return f"ks.job.*.*.*.{checked_id(run_id)}.*"
 
 

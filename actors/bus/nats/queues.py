@@ -1,11 +1,11 @@
-"""Work queues: one stream each with one durable consumer; pulling jobs, jobs in workers' hands, and dead letters.
+"""Work queues, each a stream with one durable consumer: pulling jobs, held jobs, and dead letters.
 
-A bell is rung at each submission, and the first of the tasks that wait for the same queues look through them in order;
-once one has a job, the next one does. They also look once a second: bells may be lost, and returned jobs ring none. A
-cancelled look hands back the job on its way.
+Each submission rings a bell. Of the tasks that wait for the same queues, the first few poll the queues in order; when
+one gets a job, the next task takes its place. They also poll once a second, because bells may be lost and returned jobs
+ring none. A cancelled poll hands back a job in flight.
 
-A job's subject holds its id, and it is stored on the condition that the subject is empty: an id is there once while
-unacknowledged, and may come again afterwards.
+A job's subject contains its id, and the job is stored only if the subject is empty. So an id is queued at most once
+while unacknowledged, and may be submitted again afterwards.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Letters:
         self._connection = connection
         self._blobs = blobs
         self._held: dict[str, int] = {}
-        """By run: number of the letter given last, deleted at the next call."""
+        """Number of each run's last returned letter, which the next call deletes."""
 
     async def next(self, run_id: str) -> DeadLetter:
         """See `Bus.next_dead_letter`."""
@@ -87,7 +87,7 @@ class Letters:
                 await self._delete(stream, found.sequence)
 
     async def bury(self, delivery: NatsDelivery, reason: str) -> None:
-        """Keep a copy of a job that a worker ends."""
+        """Store a terminated job as a dead letter."""
         queue, msg_id = delivery.queue, delivery.msg_id
         if not names.is_id(msg_id):
             log.warning("a job from outside this system was dropped", queue=queue, message=msg_id)
@@ -112,7 +112,7 @@ class Letters:
             log.info("a dead letter of a run without queues", job=msg_id, reason=reason)
 
     async def _letter(self, run_id: str, found: Reply) -> DeadLetter | None:
-        """Return a letter; None if its sender may not write of that queue: permissions hold subjects, not headers."""
+        """Return a letter; None if its sender may not use the named queue: permissions check subjects, not headers."""
         subject = found.headers["Nats-Subject"]
         queue = found.headers.get(names.QUEUE, "")
         msg_id = names.id_of(subject.rsplit(".", 1)[-1])
@@ -140,16 +140,16 @@ class Letters:
 
 
 _MARGIN = 0.05
-"""Part of the ack time-out kept back: the server's clock for a job starts a little before ours."""
+"""Fraction of the ack time-out held in reserve, because the server's timer for a job starts slightly before ours."""
 _FORGOTTEN_S = 0.5
 _FORGOTTEN_TRIES = 2
 
 
 class NatsDelivery:
-    """A job in a worker's hands.
+    """A job held by a worker.
 
-    JetStream lets every former holder hand a job back or end it. So each delivery keeps the time by which it must have
-    been refreshed, and sends nothing but `ack` after it.
+    JetStream lets every former holder hand back or terminate a job. So each delivery tracks its refresh deadline, and
+    after that sends only `ack`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class NatsDelivery:
         self._refresh()
 
     async def ack(self) -> None:
-        """See `Delivery.ack`. Returns when the server knows."""
+        """See `Delivery.ack`. Waits for the server's confirmation."""
         self._is_settled = True
         await self._say(b"+ACK")
 
@@ -218,10 +218,10 @@ class NatsDelivery:
         self._until = anyio.current_time() + self.spec.ack_wait_s * (1 - _MARGIN)
 
     async def _say(self, word: bytes) -> bool:
-        """Tell the server, until it has heard. False: it has forgotten the delivery, or the queue is gone.
+        """Send a word until the server confirms it; False if it lost the delivery or the queue is gone.
 
-        A crashed server has forgotten the deliveries of its last tenth of a second and answers nothing about them. Then
-        the job is given out again, and its next holder finds the result.
+        After a crash the server has lost the deliveries of its last tenth of a second and sends no reply about them.
+        The job is then redelivered, and its next holder finds the result.
         """
         what = f"{word[:5].decode()} of job {self.msg_id!r}"
         patience, tries = Patience(self._connection, what), 0
@@ -248,9 +248,9 @@ class NatsDelivery:
 
 
 LOOK_S = 1.0
-"""Interval between looks without a bell."""
+"""Polling interval without a bell."""
 _LOOKERS = 4
-"""Tasks that look through the same queues at once."""
+"""Tasks that poll the same queues at once."""
 _KEPT = 256
 """Idle inboxes kept for reuse."""
 _NOW = msgspec.json.encode({"batch": 1, "no_wait": True})
@@ -266,11 +266,11 @@ class Pulls:
         self._letters = letters
         self._idle: list[Inbox] = []
         self._bells: set[str] = set()
-        """Kinds of jobs with a subscription."""
+        """Job kinds with subscribed bells."""
         self._rung = anyio.Event()
-        """Set, and replaced, at the next bell."""
+        """Event that the next bell sets and replaces."""
         self._lines: WeakValueDictionary[frozenset[str], anyio.Semaphore] = WeakValueDictionary()
-        """Of the tasks that wait for the same queues only the first ones look."""
+        """Semaphores by set of queues: only the first waiting tasks poll."""
 
     async def pull(self, *queues: str) -> NatsDelivery:
         """See `Bus.pull`."""
@@ -297,7 +297,7 @@ class Pulls:
             self._rung = anyio.Event()
 
     async def _take(self, queue: str) -> NatsDelivery | None:
-        """Ask once. None: there is no job, or not now."""
+        """Poll a queue once. None: no job is available."""
         inbox = await self._inbox()
         is_clean = False
         try:
@@ -329,9 +329,9 @@ class Pulls:
         return await self._connection.open_inbox()
 
     async def _delivery(self, queue: str, reply: Reply) -> NatsDelivery | None:
-        """Return the job; None, and it is dead-lettered, if it was given out too often.
+        """Return the job; dead-letter it and return None if it was delivered too often.
 
-        The server's own limit would leave it in the stream, with an advisory that may be lost.
+        The server's own limit would leave the job in the stream, with an advisory that may be lost.
         """
         receipt = receipt_of(reply.reply_to)
         if receipt is None:
@@ -360,9 +360,9 @@ class Pulls:
 
 _SPEC = "ksearch_spec"
 _DUPLICATES_NS = 120_000_000_000
-"""How long a try to submit is remembered; our patience is shorter."""
+"""De-duplication window for submissions; our retry limit is shorter."""
 _WAITING = 16_384
-"""Pulls that may wait at one queue."""
+"""Maximum waiting pulls per queue."""
 
 
 class Queues:
@@ -386,7 +386,7 @@ class Queues:
             max_msgs=spec.max_jobs,
             max_msg_size=1 if await self.is_cancelled(spec.run_id) else -1,
             duplicate_window=_DUPLICATES_NS,
-            # A late word about a job of a queue that was dropped must not meet a job of this one.
+            # A late acknowledgement for a job of a dropped queue must not match a job of this one.
             first_seq=time.time_ns() // 1_000_000,
             allow_direct=True,
             metadata={_SPEC: msgspec.json.encode(spec).decode()},
@@ -432,7 +432,7 @@ class Queues:
         return True
 
     async def spec_of(self, queue: str) -> QueueSpec:
-        """Return a queue's specification. Raises `UnknownQueueError` if the queue is not there."""
+        """Return a queue's specification. Raises `UnknownQueueError` if the queue does not exist."""
         known = self._specs.get(queue)
         if known is None:
             info = await self._connection.info(names.job_stream(queue), what=f"looking for queue {queue!r}")
@@ -442,7 +442,7 @@ class Queues:
         return known
 
     async def check(self, queue: str) -> None:
-        """Raise `UnknownQueueError` if a queue is not there or cannot be pulled from."""
+        """Raise `UnknownQueueError` if a queue does not exist or cannot be pulled from."""
         self._specs.pop(queue, None)
         await self.spec_of(queue)
         request = f"CONSUMER.INFO.{names.job_stream(queue)}.{names.kind_of(queue)}"
@@ -470,7 +470,7 @@ class Queues:
             info = await self._connection.info(stream, what=what)
             if info is None:
                 continue
-            # Nothing is that small: submissions are refused, at no cost for those to other queues.
+            # No message is that small, so submissions are refused at no cost to those to other queues.
             closed = {**info.config, "max_msg_size": 1}
             await self._connection.call(f"STREAM.UPDATE.{stream}", closed, StreamInfo, what=what)
             await self._connection.call(f"STREAM.PURGE.{stream}", None, Nothing, what=what)
@@ -486,10 +486,10 @@ class Queues:
         return tuple(name for name in found.streams or () if name.startswith(names.JOBS))
 
     async def _is_ours(self, error: RefusedError, queue: str, subject: str, attempt: str) -> bool:
-        """Return True if a refused job is there by an earlier try of ours, False if it was there before.
+        """Return True if an earlier try of ours stored the refused job, False if it existed before.
 
         Raises:
-            BusError: it was refused for another reason.
+            BusError: the job was refused for another reason.
         """
         if error.code == TOO_MANY_MESSAGES:
             raise QueueFullError(f"queue {queue!r} is full; submit again later") from error

@@ -1,11 +1,11 @@
 """Event streams: publishing with exact de-duplication, the planner's fence, and ordered reading without gaps.
 
-A reader asks for the stored messages behind the last one it has, and again after a short pause: no consumer is made, so
-who may only read can do so too.
+A reader requests the stored messages after its last one, and again after a short pause. This creates no consumer, so
+read-only clients can do it too.
 
-An event's subject is made of its publisher's role and its id, and it is stored on the condition that the subject is
-empty: an id is stored once for the life of the stream, and no role can use up another's ids. Decisions share one
-subject; each is stored on the condition that the last one is the one its planner knows.
+An event's subject consists of its publisher's role and its id, and the event is stored only if the subject is empty. So
+an id is stored once for the life of the stream, and no role can use up another's ids. Decisions share one subject; each
+is stored only if the last one is the one its planner knows.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from messages.base import BusError, Role
 log = structlog.get_logger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.0005, 0.25
-"""Pauses between looks; they grow while nothing comes, so that an event waits for a fraction of the silence before."""
+"""Bounds of the pause between polls; it grows while nothing arrives, so an event waits only a fraction of the preceding
+silence."""
 _SPILL: frozenset[Role] = frozenset({"planner", "coder", "builder"})
-"""Roles that may put blobs; blobs named by others cannot exist."""
+"""Roles that may store blobs; a blob named by another role cannot exist."""
 
 
 async def read_events(connection: Connection, blobs: Blobs, run_id: str, after: int) -> AsyncGenerator[Posted, None]:
-    """Yield every entry behind `after`, then follow for ever; see `Bus.events`."""
+    """Yield every entry after `after`, then follow the stream for ever; see `Bus.events`."""
     async with aclosing(_batches(connection, run_id, after)) as batches:
         async for found in batches:
             for reply in found:
@@ -83,7 +84,7 @@ async def _batches(connection: Connection, run_id: str, after: int) -> AsyncGene
 
 
 async def _posted(blobs: Blobs, run_id: str, reply: Reply) -> Posted | None:
-    """Return an entry; None if no role may publish on its subject, which the server's permissions tie to the role."""
+    """Return an entry; None if no role may publish on its subject (server permissions tie subjects to roles)."""
     subject = reply.headers["Nats-Subject"]
     place = subject.split(".")[3:]
     role = "planner" if place == ["decision"] else next((role for role in _ROLES if place[:-1] == [role]), None)
@@ -95,7 +96,7 @@ async def _posted(blobs: Blobs, run_id: str, reply: Reply) -> Posted | None:
     return Posted(
         seq=reply.sequence,
         at=stored.isoformat(timespec="microseconds"),
-        # The header may be anything, but for decisions it is the only id.
+        # The header is untrusted, but for decisions it is the only id.
         msg_id=reply.headers.get(names.ID, "") if place == ["decision"] else names.id_of(place[-1]),
         payload=payload,
         role=role,
@@ -128,7 +129,7 @@ class Streams:
         return state.last_seq if state.messages else 0
 
     async def ensure(self, config: StreamConfig) -> StreamInfo:
-        """Make a stream, or find it as it is."""
+        """Create a stream or return an existing one."""
         what = f"opening stream {config.name}"
         found = await self._connection.info(config.name, what=what)
         if found is not None:
@@ -182,7 +183,7 @@ class Streams:
                 await patience.take(str(error))
 
     async def find(self, run_id: str, msg_id: str, *, role: Role | None = None) -> int | None:
-        """See `Bus.find`. A worker's connection looks among its role's events, others among all; never decisions."""
+        """See `Bus.find`. A worker's connection searches its role's events, others search all; never decisions."""
         own = self._connection.options.role
         roles = (role,) if role is not None else tuple(each for each in _ROLES if own in (each, "planner"))
         for each in roles or _ROLES:
@@ -195,11 +196,11 @@ class Streams:
         return None
 
     async def delete(self, run_id: str) -> None:
-        """Forget events and blobs."""
+        """Delete events and blobs."""
         await self._connection.drop_stream(names.event_stream(run_id))
         await self._connection.drop_stream(names.blob_stream(run_id))
 
 
 def unknown_stream(run_id: str) -> UnknownQueueError:
-    """Return the error of a run without a stream."""
+    """Return the error for a run without a stream."""
     return UnknownQueueError(f"the event stream of run {run_id!r} was not opened")

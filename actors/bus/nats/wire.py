@@ -1,4 +1,4 @@
-"""The parts of JetStream's requests and answers that are used here."""
+"""The fields of JetStream requests and replies that this package uses."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ WRONG_LAST_SEQUENCE = frozenset({10070, 10071, 10164})
 TOO_MANY_MESSAGES = 10077
 MESSAGE_TOO_LARGE = 10054
 NO_ROOM = frozenset({10002, 10023, 10028, 10047, 10110})
-"""Out of memory or disk: the operator may make room."""
+"""Codes: out of memory or disk; the operator may free space."""
 TRANSIENT = frozenset({10008, 10049, 10009, 10012, 10039, 10068, 10122, 10158, 10163}) | NO_ROOM
-"""No leader, not loaded yet, no quorum, folder not cleared yet, message not copied to all servers yet, or no room."""
+"""Transient errors: no leader, not loaded yet, no quorum, folder not cleared yet, message not yet on all servers, or no
+room."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Reason of a refusal."""
+    """Reason for a refusal."""
 
     code: int = 0
     err_code: int = 0
@@ -36,11 +37,11 @@ class RefusedError(BusError):
         super().__init__(text)
         self.code = fault.err_code
         self.is_retry = is_retry
-        """An earlier try had no answer and may have been carried out."""
+        """True if an earlier try got no reply and may have been executed."""
 
 
 class Stored(msgspec.Struct, frozen=True):
-    """The answer to a message that a stream stores."""
+    """Reply to a message published to a stream."""
 
     seq: int = 0
     duplicate: bool = False
@@ -48,7 +49,7 @@ class Stored(msgspec.Struct, frozen=True):
 
 
 class Nothing(msgspec.Struct, frozen=True):
-    """An answer without content."""
+    """A reply without content."""
 
     error: Fault | None = None
 
@@ -83,33 +84,33 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream as it is."""
+    """Status of a stream."""
 
     config: Mapping[str, object] = {}
-    """Whole, also unknown fields: an update sends it back."""
+    """Complete, with unknown fields: an update sends it back."""
     state: StreamState = StreamState()
     created: datetime | None = None
     error: Fault | None = None
 
     @property
     def is_haunted(self) -> bool:
-        """True if it holds messages older than itself."""
+        """True if the stream holds messages older than itself."""
         first, created = self.state.first_ts, self.created
         return bool(self.state.messages) and first is not None and created is not None and first < created
 
     @property
     def beginning(self) -> int:
-        """Number of its first message."""
+        """Configured first sequence number."""
         return msgspec.convert(self.config.get("first_seq", 0), int)
 
     @property
     def replicas(self) -> int:
-        """Number of copies."""
+        """Number of replicas."""
         return msgspec.convert(self.config.get("num_replicas", 1), int)
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Our notes on it."""
+        """Metadata set by us."""
         return msgspec.convert(self.config.get("metadata", {}), dict[str, str])
 
 
@@ -133,7 +134,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class ConsumerInfo(msgspec.Struct, frozen=True):
-    """A consumer as it is."""
+    """Status of a consumer."""
 
     num_ack_pending: int = 0
     num_redelivered: int = 0
@@ -150,7 +151,7 @@ class Receipt(msgspec.Struct, frozen=True):
 
 
 def receipt_of(reply_to: str) -> Receipt | None:
-    """Parse that subject; None if it is none. Servers write it in two forms, the longer one with domain and account."""
+    """Parse an acknowledgement subject; None if invalid. It has two forms, the longer with domain and account."""
     parts = reply_to.split(".")
     if len(parts) < 9 or parts[:2] != ["$JS", "ACK"]:
         return None
@@ -161,9 +162,9 @@ def receipt_of(reply_to: str) -> Receipt | None:
 
 
 def proves_nothing(there: int, expected: int) -> bool:
-    """Return True if a refusal for a wrong last sequence leaves open whether an earlier try was stored.
+    """Return True if a wrong-last-sequence refusal does not tell whether an earlier try was stored.
 
-    `there` is the last sequence on the subject as the server says (0: none), `expected` the required one. An earlier
-    try may be under way, or the server may lag behind.
+    `there` is the subject's last sequence as reported by the server (0: none), `expected` the required one. An earlier
+    try may be in flight, or the server may lag behind.
     """
     return there == expected or 0 < there < expected
