@@ -28,7 +28,8 @@ def body_of(posted: Posted) -> Body | None:
     """Return an entry's body; None if it is unreadable, not allowed for its publisher, or unfit for a journal.
 
     Raises:
-        CodecError: the body is unreadable and the bus verifies no roles; a bus that verifies them checked it before storing it.
+        CodecError: the body is unreadable and the bus verifies no roles; a bus that verifies them checked it before
+            storing it.
     """
     try:
         body = decode_body(posted.payload)
