@@ -1,1 +1,1 @@
-"""The value of a candidate: tasks, languages, builds, checks and timing."""
+"""Evaluation of candidates: tasks, languages, builds, checks and timing."""

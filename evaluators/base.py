@@ -12,7 +12,7 @@ from messages.verdicts import DidNotBuild, Verdict
 
 
 class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
-    """How a build went."""
+    """Result of a build."""
 
     outcome: Built | DidNotBuild
     cached: bool
@@ -21,16 +21,16 @@ class BuildReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EvaluationReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict and what it cost."""
+    """A verdict and its cost."""
 
     verdict: Verdict
     device: str
     unit: str = ""
-    """Which of several like devices of its host: `cuda:1`; empty where there is one."""
+    """One of several equal devices of its host: `cuda:1`; empty if there is only one."""
     wall_s: float
     lease_s: float
     isolation: tuple[str, ...] = ()
-    """The layers that the candidate's process was kept behind, as it said before it loaded the candidate."""
+    """Layers that isolated the candidate's process, as reported before it loaded the candidate."""
 
 
 class Builder(Protocol):
@@ -40,7 +40,7 @@ class Builder(Protocol):
         """Build for the job's target, or find the artifact built before. Safe to call many times at once.
 
         Raises:
-            messages.base.EvaluatorError: the toolchain, the disk or the target is at fault.
+            messages.base.EvaluatorError: the toolchain, the disk or the target failed.
         """
 
 
@@ -51,7 +51,7 @@ class Evaluator(Protocol):
         """Judge one candidate.
 
         Raises:
-            messages.base.EvaluatorError: judge, artifact or device is at fault.
+            messages.base.EvaluatorError: judge, artifact or device failed.
         """
 
     async def aclose(self) -> None:

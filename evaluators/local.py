@@ -1,9 +1,9 @@
-"""Evaluates candidates on this host, each in processes of its own, on one device or several like ones.
+"""Evaluates candidates on this host, each in processes of its own, on one device or several equal ones.
 
 A judge process serves one task and does one kind of work: at most `slots` of them check, at low priority, and one
 times, under the device's lease. They are started when needed and kept. Each runs under a guard, so nothing of it
-survives this process. A judge that dies is an `EvaluatorError` for its job and is replaced for the next. Nothing of
-torch is imported here. All of it must run on one event loop and its thread.
+survives this process. A judge that dies is an `EvaluatorError` for its job and is replaced for the next. Torch is not
+imported here. Everything must run on one event loop and its thread.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from messages.verdicts import Measured, Verdict
 
 
 class SeveralEvaluators:
-    """An `Evaluator` that is several. A sick device is left out while another one works."""
+    """Several evaluators as one `Evaluator`. A sick device is left out while another one works."""
 
     def __init__(self, evaluators: Sequence[LocalEvaluator]) -> None:
         self._all = tuple(evaluators)
@@ -77,7 +77,7 @@ class SeveralEvaluators:
                 group.start_soon(evaluator.aclose)
 
     async def _take(self) -> LocalEvaluator:
-        """Return one that is free and works; where none works, one that says so."""
+        """Return a free evaluator that works; if none works, one that reports that."""
         async with self._changed:
             while True:
                 fit = [evaluator for evaluator in self._idle if not evaluator.is_resting]
@@ -117,9 +117,9 @@ class LocalEvaluator:
             device: `cpu`, or `cuda:0`, `cuda:1`, ….
             slots: candidates checked at once. One is timed at a time. On a GPU there is one for both.
             lease: shared by all evaluators that time on the same device; None: the host's.
-            limits: of candidates; None: the usual ones of their language.
-            baseline: a second program that is timed beside the reference, on a GPU.
-            isolation: `strict`: only behind the layers without which a candidate could reach this host.
+            limits: limits of candidates; None: the usual ones of their language.
+            baseline: a second program to time beside the reference, on a GPU.
+            isolation: `strict`: refuse to run without the layers that keep a candidate from this host.
             ails: diagnoses the device after a judge failed; None: the vendor's probe.
         """
         self._artifacts = artifacts.absolute()
@@ -150,11 +150,11 @@ class LocalEvaluator:
 
     @property
     def is_resting(self) -> bool:
-        """True if the device was found sick and is not to be tried yet."""
+        """True if the device was found sick and must not be tried yet."""
         return self._health.is_resting
 
     def begin(self, task: TaskSpec) -> None:
-        """Begin to import what judges of a task are forked from, beside whatever comes before the first of them."""
+        """Begin the imports that a task's judges share, before the first judge is needed."""
         if self._platform == "cpu" and not is_interpreted(task, self._platform):
             self._warm.begin()
 
@@ -163,7 +163,7 @@ class LocalEvaluator:
 
         Raises:
             SickDeviceError: the device does not work for any caller.
-            EvaluatorError: judge or artifact is at fault.
+            EvaluatorError: judge or artifact failed.
             ConfigError: the problem cannot be used.
         """
         begun = anyio.current_time()
@@ -185,11 +185,11 @@ class LocalEvaluator:
         )
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
-        """Run the reference once and say what there is to know about the task.
+        """Run the reference once and describe the task.
 
         Raises:
             ConfigError: the problem cannot be used; the text says why.
-            EvaluatorError: the judge is at fault.
+            EvaluatorError: the judge failed.
         """
         await self._warm_up(task, language)
         pool = next(iter(self._pools.values()))
@@ -199,7 +199,7 @@ class LocalEvaluator:
     async def _warm_up(self, task: TaskSpec, language: Language) -> None:
         """Start all judges at once if there are none yet: one loads the problem while another one checks.
 
-        On a GPU there is one, which is started when it is asked.
+        On a GPU there is one, which is started on its first request.
         """
         await anyio.to_thread.run_sync(require_layers, self._isolation)
         if self._platform == "cpu":
@@ -213,10 +213,10 @@ class LocalEvaluator:
     async def _judge(
         self, job: EvaluateCandidate, artifact: Artifact, examined: Examined
     ) -> tuple[Verdict, float, tuple[str, ...]]:
-        """Run the candidate, unless it breaks a rule by what it is.
+        """Run the candidate, unless its text or product breaks a rule.
 
         Returns:
-            The verdict, for how many seconds the timing lease was held, and what the candidate was kept behind.
+            The verdict, the seconds for which the timing lease was held, and the layers that isolated the candidate.
         """
         if examined.rejected is not None:
             return examined.rejected, 0.0, ()
@@ -248,7 +248,7 @@ class LocalEvaluator:
         return _with_checks(verdict, answer), lease_s, answer.isolation
 
     async def _judge_on_gpu(self, job: EvaluateCandidate, artifact: Artifact) -> tuple[Verdict, float, tuple[str, ...]]:
-        """Check and time under the lease: what is checked disturbs what is timed on the same GPU."""
+        """Check and time under the lease, since checks disturb timings on the same GPU."""
         async with self._pools["both"].lend(job.task, job.candidate.language) as judge, self._held_for(job):
             begun = anyio.current_time()
             answer = await judge.check(artifact, job.purpose, job.keep_above)
@@ -318,11 +318,11 @@ class _Pool:
 
     @property
     def judges(self) -> int:
-        """Return how many there are, those that are starting counted."""
+        """Return the number of judges, including those that are starting."""
         return self._starting + len(self._idle) + len(self._busy)
 
     async def begin(self, task: TaskSpec, language: Language) -> None:
-        """Start as many judges as there can be, if there are none yet. They load their task meanwhile."""
+        """Start all judges of the pool, if there are none yet. They load their task meanwhile."""
         for _ in range(0 if self.judges else self.size):
             self._starting += 1
             try:
@@ -349,7 +349,7 @@ class _Pool:
                     await judge.end()
 
     def empty(self) -> list[JudgeProcess]:
-        """Give up the idle judges. Returns all, for the caller to end."""
+        """Give up the idle judges. Returns them for the caller to end."""
         judges = [*self._idle, *self._busy]
         self._idle.clear()
         return judges
@@ -363,7 +363,7 @@ class _Pool:
         self._starting += 1
         try:
             if self._idle and self.judges > self.size:
-                # One of another task makes way.
+                # A judge of another task makes room.
                 await self._idle.pop(0).end()
             return await start_judge(self._opening(task, language), self._warm, self.lease)
         finally:

@@ -2,9 +2,9 @@
 
 - `SimulatedBuilder(outcome_of=None, *, wall_s=0.0, cpu_s=0.0)`
 - `SimulatedEvaluator(verdict_of, *, wall_s=0.0, cpu_s=0.0, lease_s=0.0)`
-- `SIMULATED`, the target of simulated devices, with the script that they follow: `hashed_outcome`, `hashed_verdict`
+- `SIMULATED`, the target of simulated devices, and their script: `hashed_outcome`, `hashed_verdict`
 
-Waiting is `anyio.sleep`, so a virtual clock skips it. CPU time is really burnt, in a worker thread.
+Waiting is `anyio.sleep`, so a virtual clock skips it. CPU time is really used, in a worker thread.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from messages.verdicts import DidNotBuild, Interval, Measured, Verdict, Wrong
 
 DEVICE = "simulated"
 SIMULATED = Target(arch="simulated", march="", toolchain="simulated", device=DEVICE)
-"""Target of simulated devices: no host has it, so their scores never meet measured ones."""
+"""Target of simulated devices. No host has it, so their scores are never compared with measured ones."""
 _BLOCK = bytes(1 << 16)
 _BROKEN, _WRONG = 0.08, 0.12
-"""Shares of candidates that do not build, and that build and are wrong."""
+"""Shares of candidates that do not build, and of those that build and are wrong."""
 _REFERENCE_US = 1000.0
 
 
@@ -101,14 +101,14 @@ class SimulatedEvaluator:
 
 
 def hashed_outcome(candidate: Candidate) -> DidNotBuild | None:
-    """Say why a candidate does not build, or None if it does: the same on every host, by its content's hash."""
+    """Return why a candidate does not build, or None if it does; the same on every host, by its content's hash."""
     if _share(candidate, "fate") < _BROKEN:
         return DidNotBuild(reason="the simulated compiler refuses it")
     return None
 
 
 def hashed_verdict(candidate: Candidate) -> Verdict:
-    """Return a verdict that follows from the content's hash: one in eight is wrong, the rest 0.5x to 4x.
+    """Return a verdict derived from the content's hash: one in eight is wrong, the rest have 0.5x to 4x.
 
     Half of those are slower than 1.4x, one in ten is faster than 3.2x.
     """
@@ -127,7 +127,7 @@ def hashed_verdict(candidate: Candidate) -> Verdict:
 
 
 def _share(candidate: Candidate, what: str) -> float:
-    """Return a number from 0 to 1 that is as good as random, and a candidate's own."""
+    """Return a pseudo-random number from 0 to 1 that depends on the candidate."""
     return int(content_hash("simulated", what, candidate.candidate_id)[:8], 16) / 2**32
 
 
@@ -138,7 +138,7 @@ async def _spend(wall_s: float, cpu_s: float) -> None:
 
 
 def _burn(cpu_s: float) -> None:
-    """Use up CPU time of this thread, without holding the interpreter's lock."""
+    """Use CPU time in this thread, without holding the interpreter's lock."""
     until = time.thread_time() + cpu_s
     while time.thread_time() < until:
         hashlib.sha256(_BLOCK).digest()

@@ -1,1 +1,1 @@
-"""Devices and their bounds: facts for models that plan and write, and rooflines. Knows no torch."""
+"""Devices and their bounds: facts for models that plan and write, and rooflines. Does not import torch."""

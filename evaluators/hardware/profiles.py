@@ -21,7 +21,7 @@ def told_of(profile: Sequence[WorkloadProfile]) -> tuple[WorkloadProfile, ...]:
 
 
 def describe_profile(profile: Sequence[WorkloadProfile]) -> str:
-    """Return the text; empty if nothing is known. Of several workloads those that take longest."""
+    """Return the text; empty if nothing is known. Of several workloads it describes the longest."""
     return "\n\n".join("\n".join(_lines(one)) for one in told_of(profile))
 
 

@@ -2,15 +2,15 @@
 
 After the roofline model (Williams, Waterman, Patterson, CACM 52(4), 2009).
 
-Bounds, and values that are none:
+Which values are bounds:
 
-- Memory: what the outputs depend on is read once at least, since the judge overwrites a GPU's L2 before each timed
-  call; outputs may still lie in the L2 when the call ends, so only what exceeds it counts. At the data sheet's
-  bandwidth that is a lower bound. The task's intake finds out how much of the inputs that is (`bytes_needed`); where it
-  did not look, all of them count.
+- Memory: everything that the outputs depend on is read at least once, since the judge overwrites a GPU's L2 before each
+  timed call; outputs may still be in the L2 when the call ends, so only the excess counts. At the data sheet's
+  bandwidth that is a lower bound. The task's intake measures how much of the inputs that is (`bytes_needed`); without
+  that measurement all of them count.
 - Arithmetic: operations of the *reference*, at the peak of the fastest unit for the inputs' dtype. Another algorithm
-  may need fewer, a lenient tolerance allow a smaller type: an estimate, never a bound.
-- CPUs: bandwidth and caches' contents are not known. There is none.
+  may need fewer, and a lenient tolerance allow a smaller type: an estimate, never a bound.
+- CPUs: bandwidth and the caches' contents are not known, so there is no bound.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def cpu_facts() -> CpuFacts:
-    """Return how many cores this process may run on, and the caches of the first."""
+    """Return the number of cores that this process may run on, and the caches of the first."""
     sizes = dict.fromkeys(("1", "2", "3"), 0)
     for folder in sorted(_CACHES.glob("index*")):
         if _told(folder / "type") in ("Data", "Unified"):
@@ -40,7 +40,7 @@ def cpu_facts() -> CpuFacts:
 
 
 def _told(path: Path) -> str:
-    """Return a line of the system's; empty where a virtual machine hides it."""
+    """Return a line of a system file; empty if a virtual machine hides it."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -69,7 +69,7 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     shared_per_sm: int
     """Bytes."""
     shared_per_block: int
-    """Bytes that a block may ask for."""
+    """Most bytes that a block may request."""
     threads_per_sm: int
     has: tuple[str, ...]
     lacks: tuple[str, ...]
@@ -77,13 +77,13 @@ class Architecture(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU as it is sold."""
+    """One GPU model."""
 
     name: str
     words: tuple[str, ...]
-    """All of them stand in the device's name."""
+    """Words that all occur in the device's name."""
     without: tuple[str, ...] = ()
-    """None of them does."""
+    """Words that do not occur in it."""
     arch: str
     multiprocessors: int
     l2_bytes: int
@@ -104,9 +104,9 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about a target. All None: unknown."""
 
     device: str
-    """As the target names it."""
+    """The target's name of it."""
     gpu: Gpu | None = None
-    """None: this very device is not in the table; only what its architecture says is known."""
+    """None: this device is not in the table, and only facts of its architecture are known."""
     architecture: Architecture | None = None
     simd: Simd | None = None
     cpu: CpuFacts | None = None
@@ -119,18 +119,18 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 _TABLE = msgspec.convert(tomllib.loads(Path(__file__).with_name("gpus.toml").read_text(encoding="utf-8")), _Table)
-"""Read when this module is imported: prompts are made in event loops, which read no files."""
+"""Read on import, since prompts are made in event loops, which must not read files."""
 
 
 def hardware_of(target: Target) -> Hardware:
-    """Return what is known of the device that a target names; its own row only where name and architecture agree."""
+    """Return the facts about a target's device; its own row only if name and architecture match."""
     if target.platform == "cuda":
         return Hardware(device=target.device, gpu=_gpu(target), architecture=_TABLE.arch.get(target.arch))
     return Hardware(device=target.device, simd=_TABLE.cpu.get(target.march), cpu=target.cpu)
 
 
 def describe_hardware(target: Target) -> str:
-    """Tell a model what the device is: amounts, rates, what it has and what it lacks; by lines."""
+    """Describe the device for a model: amounts, rates, supported and missing features, in lines."""
     hardware = hardware_of(target)
     if target.platform == "cuda":
         return "\n".join(_gpu_lines(hardware, target.arch))
@@ -197,7 +197,7 @@ _FASTEST: dict[str, tuple[Rate, ...]] = {
     "float8_e4m3fn": ("fp8", "bf16", "fp32"),
     "float8_e5m2": ("fp8", "bf16", "fp32"),
 }
-"""Units that may do the reference's arithmetic on inputs of a dtype, the fastest first."""
+"""Units for the reference's arithmetic on inputs of a dtype, the fastest first."""
 
 _SIZES = {
     "float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2,
@@ -212,7 +212,7 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
     """Times in microseconds."""
 
     memory_us: float
-    """Least time to move what must be moved."""
+    """Least time to move the required bytes."""
     compute_us: float
     """Time for the reference's counted operations at the peak; 0: none are counted."""
     rate: Rate | None = None
@@ -220,26 +220,26 @@ class Roofline(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def time_us(self) -> float:
-        """The larger of both."""
+        """The larger of both times."""
         return max(self.memory_us, self.compute_us)
 
     @property
     def limited_by(self) -> Literal["memory", "arithmetic"]:
-        """Which of both it is."""
+        """Name of the larger time."""
         return "memory" if self.memory_us >= self.compute_us else "arithmetic"
 
     @property
     def is_bound(self) -> bool:
-        """No program that needs all of its inputs can be faster."""
+        """True if no program that needs all of its inputs can be faster."""
         return self.limited_by == "memory"
 
     def share(self, latency_us: float) -> float:
-        """Return which share of the roofline a latency reaches; above 1 it can be only where this is no bound."""
+        """Return the share of the roofline that a latency reaches. Above 1 only if the roofline is not a bound."""
         return self.time_us / latency_us
 
 
 def roofline(description: TaskDescription, target: Target) -> Roofline | None:
-    """Return a task's roofline; none where the device is not in the table, or nothing is known of the task."""
+    """Return a task's roofline; None if the device is not in the table, or nothing is known of the task."""
     gpu = hardware_of(target).gpu
     if gpu is None:
         return None
@@ -265,7 +265,7 @@ def roofline_of(work: TaskDescription | DescribedWorkload, gpu: Gpu) -> Roofline
 
 
 def roofline_lines(description: TaskDescription, target: Target) -> tuple[str, ...]:
-    """Say a task's roofline, of several workloads each one's, as items of a list; nothing where there is none."""
+    """Return a task's roofline as list items, one per workload; none without a roofline."""
     gpu = hardware_of(target).gpu
     if gpu is None:
         return ()
@@ -291,7 +291,7 @@ def describe_roofline(found: Roofline) -> str:
 
 
 def share_text(found: Roofline, latency_us: float) -> str:
-    """Say how near a latency is: `73 % of the roofline (12.40 us, memory)`."""
+    """Return a latency relative to the roofline: `73 % of the roofline (12.40 us, memory)`."""
     return f"{100 * found.share(latency_us):.0f} % of the roofline ({found.time_us:.2f} us, {found.limited_by})"
 
 

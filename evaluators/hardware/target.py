@@ -16,7 +16,7 @@ def platform_of(device: str) -> Platform:
     """Return the platform of a device.
 
     Raises:
-        ConfigError: it is no device.
+        ConfigError: it is not a device.
     """
     if device == CPU:
         return "cpu"
@@ -27,10 +27,10 @@ def platform_of(device: str) -> Platform:
 
 
 def devices_of(text: str) -> tuple[str, ...]:
-    """Return the devices that a list with commas names, each once.
+    """Return the devices in a list with commas, each once.
 
     Raises:
-        ConfigError: it names none, one twice, something else, or the CPU beside GPUs.
+        ConfigError: there is none, one occurs twice, one is not a device, or the CPU is listed with GPUs.
     """
     devices = tuple(name.strip() for name in text.split(",") if name.strip())
     if not devices or len(set(devices)) < len(devices):
@@ -44,7 +44,7 @@ def physical_gpu(device: str) -> str:
     """Return the number or UUID of a GPU of this host.
 
     Raises:
-        ConfigError: it is none, or hidden by `CUDA_VISIBLE_DEVICES`.
+        ConfigError: it does not exist, or is hidden by `CUDA_VISIBLE_DEVICES`.
     """
     index = int(device.partition(":")[2])
     if _VISIBLE not in os.environ:
@@ -56,28 +56,28 @@ def physical_gpu(device: str) -> str:
 
 
 def visible_gpu(device: str) -> dict[str, str]:
-    """Return what makes a device the only one that a process sees; nothing for a CPU."""
+    """Return the environment in which a process sees only this device; empty for a CPU."""
     if platform_of(device) == "cpu":
         return {}
     return {_VISIBLE: physical_gpu(device), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def probe_target(language: Language, device: str = "cpu") -> Target:
-    """Say what candidates of this language are built for here. Runs the compiler once (some 10 ms).
+    """Return the target of candidates in this language here. Runs the compiler once (some 10 ms).
 
     Args:
-        language: of the candidates.
+        language: the candidates' language.
         device: `cpu`, or `cuda:0`, `cuda:1`, ….
 
     Raises:
-        EvaluatorError: there is no usable toolchain; the text says what to install.
+        EvaluatorError: there is no usable toolchain; names the package to install.
         ConfigError: this release does not support the language.
     """
     return support_of(language, platform_of(device)).probe_target(device)
 
 
 def check_target(own: Target, asked: Target) -> None:
-    """Accept an artifact that was built for a host like this one.
+    """Check that an artifact was built for a host like this one.
 
     Raises:
         EvaluatorError: it was not.

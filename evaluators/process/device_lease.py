@@ -1,6 +1,6 @@
 """The right to time on a device: one holder at a time, on the whole host.
 
-A lease is a lock (flock) on a file in `/dev/shm`. The kernel gives it to one process at a time, takes it back when that
+A lease is a lock (flock) on a file in `/dev/shm`. The kernel gives it to one process at a time, releases it when that
 process dies, and names the holder (/proc/locks). The contents of the file count only if the holder has written them.
 
 Not covered: containers with a /dev/shm of their own (Docker's default; `--ipc=host` shares the host's). A user of the
@@ -29,15 +29,15 @@ FOLDER = Path("/dev/shm")  # noqa: S108 - one place for all users is the point
 _RETRY_S = 0.01
 _LOOK_S = 1.0
 _PATIENCE_S = 900.0
-"""For how long the same holder is waited for: longer than a judge's longest call with its loading before."""
+"""Seconds to wait for the same holder: longer than a judge's longest call including loading."""
 _SOON_S = 5.0
-"""Waiting for less is not worth a word."""
+"""Shorter waits are not reported."""
 _RECORD_BYTES = 4096
 _COMMAND_CHARACTERS = 120
 
 
 Lease: TypeAlias = AbstractAsyncContextManager[object]
-"""The exclusive right to time on a device; `anyio.Lock` is one too, inside one process."""
+"""The exclusive right to time on a device; within one process `anyio.Lock` works, too."""
 
 
 class _Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,14 +50,14 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
     """The holder of a lease."""
 
     pid: int
-    """As this process sees it; 0: one that it does not see, in another container say."""
+    """Process id as seen here; 0: not visible, for example in another container."""
     user: str
     command: str
     run_id: str = ""
     since: datetime | None = None
 
     def __str__(self) -> str:
-        """Say who it is, since when, and what to do."""
+        """Describe the holder: who, since when, and what to do."""
         if not self.pid:
             return "a process that cannot be seen from here, in another container perhaps: end it there, or wait"
         run = f", run {self.run_id}" if self.run_id else ""
@@ -67,18 +67,18 @@ class Holder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _waiting: dict[HostLease, tuple[float, Holder | None]] = {}
-"""Leases that this process waits for, since when, by the event loop's clock, and for whom."""
+"""Leases that this process waits for: since when, by the event loop's clock, and the holder."""
 
 
 def waits() -> tuple[str, ...]:
-    """Return for whom the leases of this process have been waiting for some seconds, in words for people."""
+    """Return descriptions of the waits of this process that have lasted some seconds."""
     now = anyio.current_time()
     late = [(lease, holder) for lease, (since, holder) in _waiting.items() if now - since > _SOON_S]
     return tuple(f"the timing lease of {lease.device}, held by {holder or 'no process now'}" for lease, holder in late)
 
 
 class HostLease:
-    """A lease for all processes of this host."""
+    """A lease shared by all processes of this host."""
 
     def __init__(self, device: str = "cpu", *, folder: Path = FOLDER, patience_s: float = _PATIENCE_S) -> None:
         self.device = device
@@ -97,7 +97,7 @@ class HostLease:
 
     @asynccontextmanager
     async def hold(self, run_id: str) -> AsyncIterator[None]:
-        """Hold it for a run; others that wait see its name."""
+        """Hold it for a run; waiting processes see the run's name."""
         await self._take(run_id)
         try:
             yield
@@ -178,10 +178,10 @@ class HostLease:
         return file
 
     def _open(self) -> int:
-        """Open the plain file, never through a link; a new one has access for all users."""
+        """Open the plain file, never through a link; a new file is accessible to all users."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
-            # Not made if it is there: where the system protects such folders, other users' files could not be opened.
+            # Not created if it exists: where the system protects such folders, other users' files could not be opened.
             file = os.open(self._path, os.O_RDWR | flags)
         except PermissionError:
             file = os.open(self._path, os.O_RDONLY | flags)  # enough for a lock

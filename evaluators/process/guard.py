@@ -2,9 +2,9 @@
 
 Its argument is a JSON object with the fields of `GuardJob` (`guarded.py`).
 
-The parent holds the guard's standard input open and never writes to it. When it ends, the guard kills and reaps all
+The parent holds the guard's standard input open and never writes to it. When it closes, the guard kills and reaps all
 descendants of the command, removes `scratch`, and ends. It is a subreaper: a grandchild in a session of its own is
-still a descendant. When the command ends by itself, its remaining descendants are killed too, and one JSON line on
+still a descendant. When the command ends by itself, its remaining descendants are killed, too, and one JSON line on
 standard output reports how it ended. Killed processes are demoted first: at real-time priority a thread may spin in the
 kernel for ever.
 
@@ -41,12 +41,12 @@ Job: TypeAlias = Mapping[str, Any]
 
 
 def become_subreaper() -> None:
-    """Make this process, instead of init, the parent of orphans among its descendants."""
+    """Make this process the parent of orphans among its descendants, instead of init."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Have the kernel kill this process when the thread that started it ends; end at once if the parent is gone."""
+    """Let the kernel kill this process when the thread that started it ends; end at once if the parent is gone."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent_pid:
         os._exit(1)
@@ -58,7 +58,7 @@ def live_on() -> None:
 
 
 def fork_child(work: Callable[[], int], *, close_fds: Sequence[int]) -> int:
-    """Fork a child in a process group of its own that does `work` and ends with its result, or with this thread."""
+    """Fork a child in its own process group that runs `work` and exits with its result, or with this thread."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -81,7 +81,8 @@ def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:
         if not name.isdigit():
             continue
         with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            # The command's name stands in parentheses and may hold anything; the parent's id is the second field after.
+            # The command's name is in parentheses and may contain anything; the parent's id is the second field after
+            # it.
             parent = int(file.read().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(name))
     found: set[int] = set()
@@ -95,10 +96,10 @@ def descendants_of(pid: int, *, but: frozenset[int] = frozenset()) -> set[int]:
 
 
 def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 2.0) -> list[str]:
-    """Demote, kill and reap everything below this subreaper but `keep` and their descendants.
+    """Demote, kill and reap everything below this subreaper except `keep` and their descendants.
 
     Returns:
-        The processes that would not die, described for people.
+        The processes that did not die, described for people.
     """
     deadline = time.monotonic() + patience_s
     while True:
@@ -118,7 +119,7 @@ def kill_descendants(keep: frozenset[int] = frozenset(), *, patience_s: float = 
 
 
 def kill(pid: int) -> None:
-    """Demote all threads of a process, then kill it, if it is there."""
+    """Demote all threads of a process, then kill it, if it exists."""
     _let_it_end(pid)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, signal.SIGKILL)
@@ -134,7 +135,7 @@ def _named(pid: int) -> str:
 
 
 def _wants_a_core(pids: set[int]) -> bool:
-    """True if a thread of these processes only lacks a core (R) or a page from a disk (D)."""
+    """Return True if a thread of these processes only waits for a core (R) or a page from a disk (D)."""
     for pid in pids:
         with contextlib.suppress(OSError):
             for thread in os.listdir(f"/proc/{pid}/task"):
@@ -145,10 +146,10 @@ def _wants_a_core(pids: set[int]) -> bool:
 
 
 def _let_it_end(pid: int) -> None:
-    """Give all threads of a process normal priority, idle ones too: dying takes time on a core."""
+    """Give all threads of a process normal priority, idle ones included: dying takes time on a core."""
 
     def threads() -> Iterator[int]:
-        # The main thread first, without a look at /proc, for which a thread in the kernel may be waiting.
+        # The main thread first, without reading /proc, for which a thread in the kernel may be waiting.
         yield pid
         with contextlib.suppress(OSError):
             yield from map(int, os.listdir(f"/proc/{pid}/task"))
@@ -168,9 +169,9 @@ def _limit(which: int, value: int) -> None:
 
 
 def give_way() -> None:
-    """Run this process and its children only when nobody else wants the core.
+    """Run this process and its children only while no other process wants the core.
 
-    They must stay in the session of the processes they give way to: with autogrouping, sessions have equal shares.
+    They must stay in the session of the processes that they yield to: with autogrouping, sessions have equal shares.
     """
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
@@ -211,7 +212,7 @@ def _execute(job: Job) -> None:
 
 
 def _confine(job: Job) -> None:
-    """Enter the sandbox that the job asks for; only this folder may be written."""
+    """Enter the sandbox that the job requests; only this folder is writable."""
     if not job["isolation"]:
         return
     _find_ours()
@@ -225,7 +226,7 @@ def _confine(job: Job) -> None:
 
 
 def _take_back(folder: str) -> None:
-    """Own again what a confined command, which ran as another user, has left."""
+    """Take ownership of the files that a confined command left as another user."""
     user, group = os.geteuid(), os.getegid()
     if user != 0:
         return
@@ -252,7 +253,7 @@ class _Log:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
 
     def drain(self) -> bool:
-        """Take what is there. False once the other side is closed."""
+        """Read the available output. False once the other side is closed."""
         while True:
             try:
                 chunk = os.read(self.read_fd, 1 << 16)
@@ -302,7 +303,7 @@ def _start_watchdog(judge: int, pulse: Pulse) -> int:
 
 
 def _hang_up(job: Job) -> None:
-    """Shut down the command's connections: the other end sees it, even if the command does not die."""
+    """Shut down the command's connections, so that the other end notices even if the command does not die."""
     import socket  # noqa: PLC0415 - needed when a judge hangs only
 
     for fd in job["pass_fds"]:
@@ -325,7 +326,7 @@ def _find_ours() -> None:
 
 
 def _reap(pid: int, patience_s: float = 2.0) -> tuple[int, resource.struct_rusage] | None:
-    """Reap a process that was killed or has ended. None: it would not die."""
+    """Reap a process that was killed or has ended. None: it does not die."""
     select.select([os.pidfd_open(pid)], [], [], patience_s)
     reaped, status, usage = os.wait4(pid, os.WNOHANG)
     return (status, usage) if reaped else None
@@ -338,7 +339,7 @@ def main() -> int:
 
 def run(job: Job, execute: Callable[[Job], None] = _execute) -> int:
     """Run a job; the command's process calls `execute`, which does not return, once it is bound and confined."""
-    # Ctrl-C is for the one who started this, who lets work in flight finish.
+    # Ctrl-C is for the parent, which lets work in flight finish.
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     become_subreaper()

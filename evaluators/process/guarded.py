@@ -1,7 +1,7 @@
 """Starts processes under a guard (`guard.py`): programs, or forks of a warm process (`warm.py`).
 
-This is the only way to run a compiler or a judge here. All of it must be called on the event loop's thread: guards and
-commands end with the thread that started them.
+This is the only way to run a compiler or a judge here. All functions must be called on the event loop's thread: guards
+and commands end with the thread that started them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from messages.base import EvaluatorError
 
 GUARD = Path(__file__).with_name("guard.py")
 ROOT = str(Path(__file__).parents[2])
-"""Our packages are imported from this folder."""
+"""Folder from which our packages are imported."""
 _STOP_S = 10.0
 _REPORT_BYTES = 1 << 16
 
@@ -41,18 +41,18 @@ class GuardJob(msgspec.Struct, frozen=True, kw_only=True):
     file_bytes: int = 0
     """Largest file that it may write."""
     idle: bool = False
-    """Run only when nobody else wants the core."""
+    """Run only while no other process wants the core."""
     log_path: str = ""
-    """Gets the output; empty: the guard's standard error."""
+    """File for the output; empty: the guard's standard error."""
     log_bytes: int = 1 << 20
-    """The rest of the output is dropped."""
+    """Bytes of output that are kept."""
     pass_fds: tuple[int, ...] = ()
     scratch: str = ""
     """Folder that is removed if the parent dies."""
     isolation: str = ""
-    """`auto`: confined to the working directory (`sandbox/`); `strict`: or not run; empty: neither."""
+    """`auto`: confined to the working directory (`sandbox/`); `strict`: confined or not run; empty: not confined."""
     reads: tuple[str, ...] = ()
-    """A confined command may read this besides the system's files."""
+    """Further paths that a confined command may read, besides the system's files."""
     watched: bool = False
     """The command reports progress (`watchdog.py`), and is killed when it makes none."""
 
@@ -66,13 +66,13 @@ class GuardReport(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None
     wall_s: float
     cpu_s: float
-    """Of the command and all its descendants."""
+    """CPU seconds of the command and all its descendants."""
     wanted_core: bool
-    """True if part of it was not asleep when it was stopped at its limit."""
+    """True if a part of it was not asleep when it was stopped at its limit."""
     max_rss_bytes: int
     log_cut: bool
     undying: tuple[str, ...] = ()
-    """Processes that were killed and are still there."""
+    """Processes that were killed and still exist."""
 
 
 _report = msgspec.json.Decoder(GuardReport)
@@ -85,7 +85,7 @@ class Guard(Protocol):
         """Wait for the command's end and report it; None if the guard itself died."""
 
     async def stop(self) -> None:
-        """Have the guard kill everything, and wait for that. Not cancelled, but bounded."""
+        """Kill everything, and wait for that. Not cancelled, but bounded."""
 
 
 class OwnGuard:
@@ -146,10 +146,10 @@ class WarmGuard:
 
 
 async def run_guarded(job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport:
-    """Run a command to its end or its limit. Cancelled: the command and all its descendants are killed first.
+    """Run a command to its end or its limit. If cancelled, the command and all its descendants are killed first.
 
     Raises:
-        EvaluatorError: the guard could not be started, or said nothing.
+        EvaluatorError: the guard could not be started, or reported nothing.
     """
     report = await _report_of(OwnGuard(await start_guarded(job, cwd=cwd, environment=environment)))
     if report is None:
@@ -187,7 +187,7 @@ async def start_guarded(
 
 
 async def stop_guarded(process: Process) -> None:
-    """Have the guard kill everything, and wait for that. Not cancelled by the caller's scope, but bounded."""
+    """Kill everything under a guard, and wait for that. Not cancelled by the caller's scope, but bounded."""
     with anyio.CancelScope(shield=True):
         if process.stdin is not None:
             await process.stdin.aclose()
@@ -201,7 +201,7 @@ async def stop_guarded(process: Process) -> None:
 
 
 def plain_environment(**more: str) -> dict[str, str]:
-    """Return a small environment: the path of programs and the C locale, nothing else of the user's, no secrets."""
+    """Return a small environment without secrets: only the path of programs and the C locale."""
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **more}
 
 
@@ -209,7 +209,7 @@ class WarmProcess:
     """Starts the warm process with the first order, and again if it has ended. It ends with this object."""
 
     def __init__(self, module: str, *, environment: dict[str, str] | None = None, flags: Sequence[str] = ()) -> None:
-        """Name the module that it imports, its environment and its interpreter's flags."""
+        """Begin with the module to import, its environment and the interpreter's flags."""
         self._module = module
         self._environment = environment or plain_environment(PYTHONPATH=ROOT, PYTHONDONTWRITEBYTECODE="1")
         self._flags = flags
@@ -217,7 +217,7 @@ class WarmProcess:
         self._end: weakref.finalize[..., WarmProcess] | None = None
 
     async def run(self, job: GuardJob, *, cwd: Path, environment: dict[str, str]) -> GuardReport:
-        """Run a build to its end or its limit. Cancelled: it and all its descendants are killed first."""
+        """Run a build to its end or its limit. If cancelled, it and all its descendants are killed first."""
         report = await _report_of(self.start(job, cwd=cwd, environment=environment))
         if report is None:
             self.close()
@@ -227,7 +227,7 @@ class WarmProcess:
     def start(
         self, job: GuardJob, *, cwd: Path, environment: dict[str, str], passed: socket.socket | None = None
     ) -> WarmGuard:
-        """Start a command, with a socket that its `main` gets. The caller must `stop` it."""
+        """Start a command with a socket for its `main`. The caller must `stop` it."""
         order = msgspec.json.encode({"folder": str(cwd), "environment": environment, "job": job})
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
@@ -236,12 +236,12 @@ class WarmProcess:
         return WarmGuard(ours)
 
     def begin(self) -> None:
-        """Start it before there is an order, if it was not started yet."""
+        """Start it before the first order, if it was not started yet."""
         if self._control is None:
             self._start()
 
     def close(self) -> None:
-        """End the warm process; commands that run go on, and the next command starts another warm process."""
+        """End the warm process; running commands continue, and the next command starts another warm process."""
         if self._end is not None:
             self._end()
         self._control = self._end = None

@@ -1,4 +1,4 @@
-"""A judge process as its evaluator holds it: started under a guard, asked by frames, ended with all that it started."""
+"""A judge process as its evaluator handles it: started under a guard, called by frames, ended with all children."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _KEPT_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
 )
-"""Variables of the user that a judge gets: places, and torch's default threads."""
+"""The user's variables that a judge gets: paths, and torch's default threads."""
 _ENTRY = "evaluators.judge.entry"
 _FLAGS = ("-W", "ignore:Failed to initialize NumPy")
 _LOG = "judge.log"
 _OPEN_S = 300.0
 _SILENCE_S = 1800.0
-"""A judge that says nothing for so long hangs. Its own limits on candidates are far below."""
+"""Seconds of silence after which a judge is considered hung. Its own limits on candidates are far below."""
 
 _Answer = TypeVar("_Answer", bound=Opened | Described | Judged | Profiled)
 
 
 class JudgeProcess:
-    """A judge, as its evaluator holds it."""
+    """The evaluator's handle to a judge."""
 
     def __init__(self, key: tuple[str, Language], guard: Guard, stream: UNIXSocketStream, folder: Path) -> None:
         self.key = key
@@ -79,7 +79,7 @@ class JudgeProcess:
         self._buffer = bytearray()
         self._is_open = False
         self.is_sound = True
-        """True if it can be asked again."""
+        """True if it can be used again."""
 
     async def begin(self, request: Open) -> None:
         """Give the judge its task, which it begins to load."""
@@ -99,22 +99,22 @@ class JudgeProcess:
         return self._expect(await self._ask(Describe(), _OPEN_S), Described).description
 
     async def check(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Passed | Judged:
-        """Ask whether a candidate is correct: it passed, or a verdict.
+        """Check whether a candidate is correct. Returns that it passed, or a verdict.
 
-        On a GPU, one far below `keep_above` (see `EvaluateCandidate`) may be stopped early already.
+        On a GPU, a candidate far below `keep_above` (see `EvaluateCandidate`) may be stopped early.
         """
         answer = await self._ask(Check(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return answer if isinstance(answer, Passed) else self._expect(answer, Judged)
 
     async def time(self, artifact: Artifact, purpose: Purpose, keep_above: float | None = None) -> Verdict:
-        """Ask how fast a correct candidate is; `keep_above` as in `EvaluateCandidate`."""
+        """Time a correct candidate; `keep_above` as in `EvaluateCandidate`."""
         answer = await self._ask(Time(artifact=artifact, purpose=purpose, keep_above=keep_above))
         return self._expect(answer, Judged).verdict
 
     async def profile(self, artifact: Artifact) -> Profiled:
-        """Ask what the GPU does in a call of a candidate that was timed.
+        """Record the GPU's activity in a call of a timed candidate.
 
-        If the judge fails at that it is not sound any more, and there is no profile: what was measured stands.
+        If the judge fails at that it is no longer sound, and there is no profile; the measurement stays valid.
         """
         try:
             return self._expect(await self._ask(Profile(artifact=artifact)), Profiled)
@@ -128,7 +128,7 @@ class JudgeProcess:
             return await self._receive()
 
     async def end(self) -> None:
-        """Kill it and all that it started."""
+        """Kill it and all its children."""
         with anyio.CancelScope(shield=True):
             await self._stream.aclose()
             await self._guard.stop()
@@ -188,12 +188,12 @@ class JudgeProcess:
 
 
 def warm_judges() -> WarmProcess:
-    """Return the parent process of judges on a CPU: it has done the imports that they share, 2.5 s of a core's time."""
+    """Return the parent process of judges on a CPU, with their common imports, which take 2.5 s of a core's time."""
     return WarmProcess(_ENTRY, environment=_environment(), flags=_FLAGS)
 
 
 async def start_judge(opening: Open, warm: WarmProcess, lease: Lease | None = None) -> JudgeProcess:
-    """Start a judge and have it load its task, under the lease: on a GPU loading disturbs what is timed.
+    """Start a judge and load its task, under the lease: on a GPU loading disturbs timings.
 
     Raises:
         ConfigError: the problem cannot be used.
@@ -258,7 +258,7 @@ def _prepare() -> tuple[Path, socket.socket, socket.socket]:
 
 
 def _compiler_caches(opening: Open, folder: Path) -> dict[str, str]:
-    """Have `torch.compile` of a baseline leave its files in the judge's folder, and compile where it is called."""
+    """Let `torch.compile` of a baseline keep its files in the judge's folder, and compile in its own process."""
     if not opening.baseline:
         return {}
     return {

@@ -28,7 +28,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 class Arguments:
-    """Settings of a zygote."""
+    """Arguments of a zygote."""
 
     def __init__(self, text: str) -> None:
         fields = json.loads(text)
@@ -43,7 +43,7 @@ class Arguments:
 
 
 def _load(path: Path) -> ModuleType:
-    """Load one of our own files without its package: the import path is the user's evaluator's."""
+    """Load one of our own files without its package, since the import path is that of the user's evaluator."""
     name = f"ksearch_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -99,7 +99,7 @@ def _has_threads() -> bool:
 
 
 def _start_cold(control: socket.socket) -> None:
-    """Start anew, without importing the evaluator here."""
+    """Begin again, without importing the evaluator here."""
     fields = json.loads(sys.argv[1]) | {"is_cold": True}
     control.set_inheritable(True)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:-1], json.dumps(fields)])  # noqa: S606 - no shell
@@ -111,7 +111,7 @@ def _say(control: socket.socket, message: dict[str, object]) -> None:
 
 
 def _serve(control: socket.socket, evaluate: object) -> None:
-    """Fork a warden for each socket that comes in, and reap those that have ended."""
+    """Fork a warden for each socket that arrives, and reap those that have ended."""
     wardens: dict[int, int] = {}
     is_open = True
     while is_open or wardens:

@@ -1,1 +1,1 @@
-"""Building and judging on a machine that is reached by calls alone, as Modal's are: no server that both sides join."""
+"""Building and judging on a machine that is reached only by calls, such as Modal's, without a common server."""

@@ -1,4 +1,4 @@
-"""The far side: answers requests with a builder and an evaluator of its own machine."""
+"""The far side: answers requests with the builder and evaluator of its own machine."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ from messages.tasks import Target, TaskDescription, TaskSpec
 
 
 class DescribingEvaluator(Evaluator, Protocol):
-    """An evaluator that can say what there is to know of a task."""
+    """An evaluator that can describe a task."""
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
-        """Run the reference once.
+        """Run the reference once and describe the task.
 
         Raises:
             ConfigError: the problem cannot be used.
-            EvaluatorError: the judge is at fault.
+            EvaluatorError: the judge failed.
         """
 
 
 class Far:
-    """Answers one request after the other, or several at once, on one event loop."""
+    """Answers requests, one after the other or several at once, on one event loop."""
 
     def __init__(self, builder: Builder, evaluator: DescribingEvaluator, probe: Callable[[Language], Target]) -> None:
-        """Take what it works with.
+        """Begin.
 
         Args:
             builder: fills the store that the evaluator reads.
             evaluator: judges.
-            probe: says what the machine builds for; may raise EvaluatorError.
+            probe: returns the machine's target; may raise EvaluatorError.
         """
         self._builder, self._evaluator, self._probe = builder, evaluator, probe
 
     async def answer(self, request: bytes) -> bytes:
-        """Return the answer to a request; an error of ours is one, too."""
+        """Return the answer to a request, which may be one of our errors."""
         try:
             answer = await self._answer(request_decoder.decode(request))
         except ConfigError as error:
@@ -73,7 +73,7 @@ class Far:
             case Build(job=job):
                 return WasBuilt(report=await self._builder.build(job))
             case Judge(built=built, job=job):
-                # Of a machine that has it already this costs nothing.
+                # On a machine that has it already this costs nothing.
                 outcome = (await self._builder.build(built)).outcome
                 if not isinstance(outcome, Built) or outcome.artifact_id != job.artifact_id:
                     raise EvaluatorError(f"the machine that judges built something else than {job.artifact_id[:8]}")

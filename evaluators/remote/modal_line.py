@@ -1,7 +1,7 @@
-"""A line to a machine of Modal's with one GPU, which is started for the search and let go with it.
+"""A line to a machine of Modal's with one GPU, which is started for the search and released with it.
 
-Needs the extra `modal` and an account. It never ran against a real account: what is tested is everything behind the
-calls of the package. One container only, so that candidate and reference are always timed on the same GPU.
+Needs `pip install ksearch-async[modal]` and an account. It never ran against a real account; everything behind the
+package's calls is tested. One container only, so that candidate and reference are always timed on the same GPU.
 
 - `gpu_of(device: str) -> str | None`: of `modal` or `modal:H200`; null: the device is another
 - `require_modal(environment, home) -> None`, raises ConfigError
@@ -32,21 +32,21 @@ _AT_ONCE = 8
 _STORE = "/tmp/ksearch"  # noqa: S108 - of a container that nobody else is in
 
 _far: list[Far] = []
-"""Of a container: made by its first call."""
+"""The container's far side, made by its first call."""
 
 
 def gpu_of(device: str) -> str | None:
-    """Return the GPU that `modal` or `modal:GPU` asks for; null for other devices."""
+    """Return the GPU that `modal` or `modal:GPU` requests; null for other devices."""
     kind, _, gpu = device.partition(":")
     return (gpu or GPU) if kind == "modal" else None
 
 
 def require_modal(environment: Mapping[str, str] = os.environ, home: Path | None = None) -> None:
-    """Accept hosts that have Modal's package and an account's token.
+    """Check that the host has Modal's package and an account's token.
 
     Args:
-        environment: where a token may stand.
-        home: with a `.modal.toml` that may hold one; None: the user's.
+        environment: may contain a token.
+        home: folder of a `.modal.toml` that may contain one; None: the user's.
 
     Raises:
         ConfigError: something is missing; the text says how to get it.
@@ -62,7 +62,7 @@ def require_modal(environment: Mapping[str, str] = os.environ, home: Path | None
 
 
 async def answer_in_container(request: bytes) -> bytes:
-    """Answer a request where Modal runs this: with the container's one GPU."""
+    """Answer a request in Modal's container, with its one GPU."""
     if not _far:
         from evaluators.remote.far import open_far  # noqa: PLC0415 - the near side needs none of it
 
@@ -73,10 +73,10 @@ async def answer_in_container(request: bytes) -> bytes:
 
 @asynccontextmanager
 async def open_modal(gpu: str = GPU) -> AsyncIterator[Line]:
-    """Start an app of Modal's for as long as it is needed.
+    """Run a Modal app while this context is open.
 
     Args:
-        gpu: as Modal calls it: `H100!` means this and no newer one.
+        gpu: Modal's name: `H100!` means this and no newer one.
 
     Raises:
         ConfigError: the package or an account is missing.

@@ -36,7 +36,7 @@ class Line(Protocol):
     """Carries a request to the far side and its answer back."""
 
     async def call(self, request: bytes) -> bytes:
-        """Return what `Far.answer` says there. Several calls may be under way.
+        """Return the answer of `Far.answer`. Several calls may be in flight.
 
         Raises:
             EvaluatorError: the far side cannot be reached.
@@ -52,7 +52,7 @@ class RemoteBuilder:
     def __init__(self, line: Line) -> None:
         self._line = line
         self.jobs: dict[str, BuildCandidate] = {}
-        """By artifact: what it was built from, for who judges it."""
+        """Build jobs by artifact, for the evaluator."""
 
     async def build(self, job: BuildCandidate) -> BuildReport:
         """See `Builder.build`."""
@@ -63,7 +63,7 @@ class RemoteBuilder:
 
 
 class RemoteEvaluator:
-    """An `Evaluator` on the far side, of what a `RemoteBuilder` had built there."""
+    """An `Evaluator` on the far side, for artifacts that a `RemoteBuilder` built there."""
 
     def __init__(self, line: Line, builder: RemoteBuilder) -> None:
         self._line, self._builder = line, builder
@@ -73,7 +73,7 @@ class RemoteEvaluator:
         """See `Evaluator.evaluate`.
 
         Raises:
-            EvaluatorError: the far side is at fault or away, or the candidate was not built there.
+            EvaluatorError: the far side failed or cannot be reached, or the candidate was not built there.
         """
         if self._is_closed:
             raise EvaluatorError("the evaluator was closed")
@@ -83,19 +83,19 @@ class RemoteEvaluator:
         return (await _asked(self._line, Judge(built=built, job=job), Judged)).report
 
     async def probe(self, language: Language) -> Target:
-        """Say what the far side builds for.
+        """Return the far side's target.
 
         Raises:
-            EvaluatorError: it has no usable compiler or device, or is away.
+            EvaluatorError: it has no usable compiler or device, or cannot be reached.
         """
         return (await _asked(self._line, Probe(language=language), Probed)).target
 
     async def describe_task(self, task: TaskSpec, language: Language) -> TaskDescription:
-        """Run the reference there once and say what there is to know about the task.
+        """Run the reference there once and describe the task.
 
         Raises:
             ConfigError: the problem cannot be used.
-            EvaluatorError: the far side is at fault or away.
+            EvaluatorError: the far side failed or cannot be reached.
         """
         return (await _asked(self._line, Describe(task=task, language=language), Described)).description
 
@@ -106,7 +106,7 @@ class RemoteEvaluator:
 
 
 async def _asked(line: Line, request: Request, expected: type[_Expected]) -> _Expected:
-    """Return the answer to a request, or raise the error that it is."""
+    """Return the answer to a request, or raise its error."""
     text = await line.call(encoder.encode(request))
     try:
         answer = answer_decoder.decode(text)

@@ -13,26 +13,26 @@ from messages.tasks import Target, TaskDescription, TaskSpec
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, tag="probe.v1"):
-    """Ask what the far machine builds for."""
+    """Request for the far machine's target."""
 
     language: Language
 
 
 class Describe(msgspec.Struct, frozen=True, kw_only=True, tag="describe.v1"):
-    """Ask what there is to know of a task."""
+    """Request for the description of a task."""
 
     task: TaskSpec
     language: Language
 
 
 class Build(msgspec.Struct, frozen=True, kw_only=True, tag="build.v1"):
-    """Ask for a build."""
+    """Request for a build."""
 
     job: BuildCandidate
 
 
 class Judge(msgspec.Struct, frozen=True, kw_only=True, tag="judge.v1"):
-    """Ask for a verdict. The job of the build comes along: the machine may be another than the one that built it."""
+    """Request for a verdict, with the job of the build, since another machine may have built it."""
 
     built: BuildCandidate
     job: EvaluateCandidate
@@ -51,7 +51,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True, tag="described.v1"):
 
 
 class WasBuilt(msgspec.Struct, frozen=True, kw_only=True, tag="built.v1"):
-    """How a build went."""
+    """Result of a build."""
 
     report: BuildReport
 

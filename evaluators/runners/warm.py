@@ -172,7 +172,7 @@ def fork_runners(control_fd: int, judge_pid: int, serve_candidate: Callable[[Ord
     control = socket.socket(fileno=control_fd)
     bind_to_judge(judge_pid)
     torch.set_num_threads(1)
-    # Children write to no page of what lies here only because a collection looked at it.
+    # Garbage collection would write to pages that children share.
     gc.collect()
     gc.freeze()
     control.send(READY)
@@ -189,7 +189,7 @@ def fork_runners(control_fd: int, judge_pid: int, serve_candidate: Callable[[Ord
 
 
 def _denial_of(order: Order, last: Denial) -> Denial:
-    """Return the last order's denial if it fits: replacing the kernels takes a second."""
+    """Return the last order's denial if it fits, since replacing the kernels takes a second."""
     denied = tuple(order.spec["terms"]["denied"])
     if denied == last.denied:
         return last
@@ -198,7 +198,7 @@ def _denial_of(order: Order, last: Denial) -> Denial:
 
 
 def _start(control: socket.socket, order: Order, serve_candidate: Callable[[Order], None]) -> int:
-    """Fork a runner that has the judge for its parent. Returns its process id."""
+    """Fork a runner with the judge as its parent. Returns its process id."""
     reading, writing = os.pipe()
     between = os.fork()
     if between == 0:
@@ -225,7 +225,7 @@ def _start(control: socket.socket, order: Order, serve_candidate: Callable[[Orde
 
 
 def numbers_among(form: Mapping[str, Any] | None, tensors: Sequence[torch.Tensor]) -> Sequence[object]:
-    """Return the tensors, with the numbers of a `CallForm` in their places."""
+    """Return the tensors, with the numbers of a `CallForm` inserted at their places."""
     return tensors if form is None else with_numbers(form["arguments"], tensors)
 
 
@@ -237,7 +237,7 @@ def load_function(
 ) -> tuple[int, Called]:
     """Import a candidate with an entry point that writes to given outputs. Returns a status and its calls.
 
-    `given` makes its arguments of a `CallForm` and the tensors.
+    `given` makes its arguments from a `CallForm` and the tensors.
     """
     forms = spec["calls"]
     program = str(spec["product"])
@@ -268,7 +268,7 @@ def load_function(
 
 
 class _Log(io.RawIOBase):
-    """The candidate's output: bounded, the rest is dropped without an error."""
+    """The candidate's output, bounded: the rest is dropped without an error."""
 
     def __init__(self, left: int) -> None:
         self._left = left
@@ -285,7 +285,7 @@ class _Log(io.RawIOBase):
 
 
 def tell(text: str) -> None:
-    """Write to the log, behind what the candidate printed."""
+    """Write to the log, after the candidate's output."""
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):

@@ -1,1 +1,1 @@
-"""GPU vendors: what a device is, and the floor of a kernel's time on it."""
+"""GPU vendors: facts about devices, timing, shared memory and recorded activity."""

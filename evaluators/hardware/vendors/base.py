@@ -1,10 +1,10 @@
 """The evaluator's interface to a vendor's GPUs, beyond torch.
 
-A vendor is a package beside this module, such as `nvidia`. Each has these modules: `driver` (`Context`, `SharedMemory`,
-`SpanClock`, `Hold`, `attach`, as below), `facts` (`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`);
-`activities`, for profiles, it may do without. `tests/evaluators/hardware/vendors/contract.py` tests these promises on a
-host with a GPU of that vendor; docs/design/0011-vendors.md lists the other needs of a new vendor. Runners import
-`driver` without torch, so it needs nothing but the stdlib.
+A vendor is a package beside this module, such as `nvidia`, with these modules: `driver` (`Context`, `SharedMemory`,
+`SpanClock`, `Hold`, `attach`, as below), `facts` (`gpu_facts`), `probe` (`ails`), `tensors` (`view_memory`); and
+optionally `activities`, for profiles. `tests/evaluators/hardware/vendors/contract.py` tests these promises on a host
+with a GPU of that vendor; docs/design/0011-vendors.md lists the other needs of a new vendor. Runners import `driver`
+without torch, so it needs nothing but the stdlib.
 """
 
 from __future__ import annotations
@@ -13,44 +13,44 @@ from typing import Protocol
 
 
 class DeviceContext(Protocol):
-    """This process's hold on the first visible GPU, the one that torch in the same process has."""
+    """This process's context on the first visible GPU, shared with torch in the same process."""
 
     @property
     def l2_bytes(self) -> int:
         """The size of its last-level cache."""
 
     def synchronize(self) -> None:
-        """Wait for all work of this process, on all streams. Another process's work is not waited for."""
+        """Wait for all work of this process, on all streams, but not for other processes."""
 
     def make_stream(self) -> int:
-        """Return a stream as torch's `ExternalStream` takes it, ordered with the default stream in both directions.
+        """Return a stream for torch's `ExternalStream`, ordered with the default stream in both directions.
 
-        A candidate that ignores the stream it is given is timed by it all the same.
+        So a candidate that ignores its stream is timed by it, too.
         """
 
     def keep_freed_memory(self) -> None:
-        """Have stream-ordered allocations keep what is freed, if the driver would give it back at each wait."""
+        """Keep freed memory for stream-ordered allocations, if the driver would return it at each wait."""
 
     def forget_persisting_l2(self) -> None:
-        """Let no cache line survive an L2 flush because a process asked for it."""
+        """Drop persisting cache lines, so that none survives an L2 flush."""
 
 
 class SharedArea(Protocol):
-    """Memory of the GPU that another process can map by a descriptor, also from another process or user namespace."""
+    """GPU memory that another process can map by a descriptor, also from another process or user namespace."""
 
     fd: int
     size_bytes: int
-    """At least the requested one; the value for `attach`."""
+    """At least the requested size; the value for `attach`."""
     address: int
-    """Here. It stays mapped until this process ends, whatever becomes of others."""
+    """Address in this process. It stays mapped until this process ends, whatever other processes do."""
 
 
 class Clock(Protocol):
     """Two points of a stream and the time between them, by the GPU's clock, to a microsecond or finer.
 
-    The judge's way to time (`evaluators/judge/time/gpu_cover.py`) rests on this: a GPU works for one process at a time,
-    by turns. A process that asks while the judge's own work goes on waits for its turn; its work then goes on
-    undisturbed from its first point to its last, so that no wait is in the time.
+    The judge's timing (`evaluators/judge/time/gpu_cover.py`) relies on this: a GPU works for one process at a time, in
+    turns. A process with a request during the judge's own work waits for its turn; its work then runs undisturbed from
+    its first point to its last, so that no wait is in the time.
     """
 
     def begin(self) -> None:
@@ -64,13 +64,13 @@ class Clock(Protocol):
 
 
 class Hold(Protocol):
-    """Keeps the GPU for this process."""
+    """Keeps the GPU busy for this process."""
 
     def begin(self, span_ns: int) -> None:
-        """Queue on the default stream what takes so long, to some microseconds, whatever clocks do, and little else."""
+        """Queue work of this duration on the default stream, accurate to some microseconds at any clock rate."""
 
     def longest_gap_ns(self) -> int:
-        """Wait for it. Returns for how long at most another process had the GPU meanwhile; alone, below 100 us."""
+        """Wait for it. Returns the longest time that another process had the GPU meanwhile; alone, below 100 us."""
 
 
 class Facts(Protocol):
@@ -78,15 +78,15 @@ class Facts(Protocol):
 
     @property
     def name(self) -> str:
-        """As people know it: `NVIDIA H200`. The table of peaks (`evaluators/hardware/gpus.toml`) is by names."""
+        """Its name for people: `NVIDIA H200`. The table of peaks (`evaluators/hardware/gpus.toml`) is by names."""
 
     @property
     def uuid(self) -> str:
-        """The same, whatever number the GPU has: leases are by it."""
+        """Identifier that does not depend on the GPU's number; leases use it."""
 
     @property
     def arch(self) -> str:
-        """As compilers call it: `sm_90`. Artifacts are for one."""
+        """Its name for compilers: `sm_90`. An artifact is for one."""
 
     @property
     def memory_bytes_per_s(self) -> float:

@@ -1,6 +1,6 @@
 """The active layers of a runner as one number, which fits into its answer to the judge.
 
-A runner says it once, before it has loaded the candidate: what a process says afterwards is the candidate's word.
+A runner reports it once, before it loads the candidate: later reports could be the candidate's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BYTE, _WORD = 0xFF, 0xFFFFFFFF
 
 
 def pack(active: Mapping[str, str]) -> int:
-    """Return layers, as `Confined.active` has them, as a number."""
+    """Return layers, in the form of `Confined.active`, as a number."""
     claim = sum(1 << bit for name, (bit, _) in _BITS.items() if name in active)
     if landlock.NAME in active:
         claim |= int(active[landlock.NAME].split()[-1]) << _LANDLOCK_AT
@@ -37,7 +37,7 @@ def pack(active: Mapping[str, str]) -> int:
 
 
 def unpack(claim: int) -> tuple[str, ...]:
-    """Return the layers that a number tells of, as people read them; the strongest first."""
+    """Return the layers in a number, in words; the strongest first."""
     told = {name: label for name, (bit, label) in _BITS.items() if claim >> bit & 1}
     if version := claim >> _LANDLOCK_AT & _BYTE:
         told[landlock.NAME] = f"landlock {version}"
@@ -47,12 +47,12 @@ def unpack(claim: int) -> tuple[str, ...]:
 
 
 def may_start_compilers(claim: int) -> bool:
-    """Return True if a number tells of a process that can start others until it is sealed."""
+    """Return True if a number is of a process that can start others until it is sealed."""
     return bool(claim >> _BITS[seccomp.PARTLY][0] & 1)
 
 
 def missing_for_strict(claim: int) -> tuple[str, ...]:
-    """Return what a process lacks that no candidate can be trusted without; empty if nothing."""
+    """Return the missing layers without which no candidate can be trusted; empty if there are none."""
     active = {name for name, (bit, _) in _BITS.items() if claim >> bit & 1}
     filtered = bool(active & {seccomp.NAME, seccomp.PARTLY})
     lacking: list[str] = []

@@ -1,7 +1,7 @@
-"""Puts a process behind all layers that the host allows, in the one order in which they can be entered.
+"""Puts a process behind all layers that the host allows, in the only order in which they can be entered.
 
 - `confine(profile) -> Confined`: in a process of one thread, before the candidate is loaded
-- `seal(confined)`: takes system calls away where `confine` could not yet
+- `seal(confined)`: removes system calls that `confine` could not remove yet
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ class Confined:
 
     def __init__(self) -> None:
         self.active: dict[str, str] = {}
-        """By the layer's name, what it is here, as people read it: `landlock 7`, `uid 65534`."""
+        """Description by the layer's name: `landlock 7`, `uid 65534`."""
         self.missing: dict[str, str] = {}
-        """By the layer's name, why the host does not have it."""
+        """Reason by the layer's name, for layers that the host lacks."""
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """Return the active layers as people read them, the strongest first."""
+        """Return the active layers in words, the strongest first."""
         return claims.unpack(self.claim)
 
     @property
     def claim(self) -> int:
-        """Return the active layers as the number that a runner answers."""
+        """Return the active layers as the number of a runner's answer."""
         return claims.pack(self.active)
 
 
 def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confined:
     """Enter every layer that the host allows. There is no way back.
 
-    The process must have one thread, and no descriptor open that the candidate may not have. It still ends with its
+    The process must have one thread, and no open descriptor that the candidate may not have. It still ends with its
     parent, if it did.
     """
     confined = Confined()
     parent, signal = os.getppid(), kernel.death_signal()
     for layer in _WITH_PRIVILEGES if privileges.may_administer() else _WITHOUT:
         if layer is landlock and signal:
-            # A process that becomes another user loses the signal of its parent's end; behind seccomp it could not ask.
+            # A process that changes its user loses the signal of its parent's end; behind seccomp it could not request
+            # it again.
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal)
             if os.getppid() != parent:
                 os._exit(1)
@@ -74,7 +75,7 @@ def confine(profile: Profile, *, without: frozenset[str] = frozenset()) -> Confi
 
 
 def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
-    """Take system calls away from all threads of this process, where `confine` could not yet."""
+    """Remove system calls from all threads of this process, where `confine` could not yet."""
     name = seccomp.PARTLY if may_start_compilers else seccomp.NAME
     try:
         seccomp.install(starts_processes=may_start_compilers)
@@ -86,7 +87,7 @@ def seal(confined: Confined, *, may_start_compilers: bool = False) -> None:
 
 
 def report() -> None:
-    """Enter the sandbox with the folder that is the argument, and print the claim and the missing layers as JSON."""
+    """Enter the sandbox with the folder in the argument, and print the claim and the missing layers as JSON."""
     confined = confine(run(sys.argv[1], reads=(), memory_bytes=0, file_bytes=0))
     os.write(1, json.dumps({"claim": confined.claim, "missing": confined.missing}).encode())
 

@@ -1,4 +1,4 @@
-"""A user that owns nothing, where this process is privileged: the evaluator's processes and files are not its own."""
+"""A user that owns nothing: with privileges, candidates run as this user and not as the evaluator's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = 65534
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:
-    """Become the user without rights. Needs a private root, in which that user reaches what the profile names."""
+    """Become the user without rights. Needs a private root, in which that user can read the profile's paths."""
     if os.geteuid() != 0:
         raise PermissionError("only root can become another user")
     if not privileges.may_become_another():
@@ -28,13 +28,13 @@ def apply(profile: Profile, active: Mapping[str, str]) -> str:
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)
-    # Its own files in /proc are its own again; nobody else of this user can look at them: see `users`.
+    # Its own files in /proc belong to it again; other processes of this user cannot read them: see `users`.
     kernel.prctl(kernel.PR_SET_DUMPABLE, 1)
     return f"uid {NOBODY}"
 
 
 def _refuse_private(profile: Profile) -> None:
-    """Stay who we are where others may not read what is needed: a candidate must not fail by our file modes."""
+    """Keep the user if others may not read the needed files: a candidate must not fail because of our file modes."""
     inside = [os.path.join(path, name) for path in profile.needs if os.path.isdir(path) for name in os.listdir(path)]
     for path in (*profile.libraries, *profile.needs, *inside):
         try:

@@ -1,4 +1,4 @@
-"""System calls that Python does not offer, by number. Every one raises OSError with the call's name."""
+"""System calls that Python does not offer, by number. Each raises OSError with the call's name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IS_ARM = os.uname().machine == "aarch64"
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
-# The same on both architectures.
+# The same number on both architectures.
 SECCOMP = 277 if IS_ARM else 317
 CAPSET = 91 if IS_ARM else 126
 MOUNT_SETATTR = 442

@@ -1,8 +1,8 @@
-"""Landlock: what may be read and written by path, no TCP, no signals to and no tracing of processes outside.
+"""Landlock: reading and writing by path, no TCP, no signals to and no tracing of processes outside.
 
 github.com/torvalds/linux Documentation/userspace-api/landlock.rst. Tracing and /proc/PID/mem of processes outside are
 refused by the domain itself (every ABI), TCP from ABI 4, abstract sockets and signals from ABI 6. Not covered: UDP and
-named sockets (namespaces and seccomp do that), reading attributes and following links (the private root hides those).
+named sockets (covered by namespaces and seccomp), reading attributes and following links (hidden by the private root).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "landlock"
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _FOLDERS_CHANGE = 0x1FF0
-"""Removing and making files of all kinds."""
+"""Removing and creating files of all kinds."""
 _REFER, _TRUNCATE = 1 << 13, 1 << 14
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _BIND_TCP, _CONNECT_TCP = 1, 2

@@ -1,4 +1,4 @@
-"""Numbers of the system calls that the filter looks at, for x86-64 and for aarch64 (None: it has no such call)."""
+"""Numbers of the filtered system calls, for x86-64 and for aarch64 (None: it has no such call)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No privileges, now or later: no capabilities, and none to be had by executing something."""
+"""No privileges, now or later: no capabilities, and none gained by executing a program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CAP_SETPCAP = 8
 _CAP_SETFCAP = 31
 _CAP_CHOWN, _CAP_SETGID, _CAP_SETUID = 0, 6, 7
 _LAST = 40
-"""CAP_CHECKPOINT_RESTORE; of those that a kernel does not know there is nothing to drop."""
+"""CAP_CHECKPOINT_RESTORE; capabilities that a kernel does not know need not be dropped."""
 
 
 class _Header(ctypes.Structure):

@@ -23,7 +23,7 @@ WITHOUT = {
     privileges.NAME: "a candidate keeps this process's privileges",
     rlimits.NAME: "a candidate may use memory and files without end",
 }
-"""By layer, what it means that a host does not have it, all others being there."""
+"""Consequence, by layer, of a host without it that has all others."""
 
 _SCRIPT = (
     f"import sys; sys.path.insert(0, {OUR_FOLDER!r}); from evaluators.process.sandbox.confine import report; report()"
@@ -32,20 +32,20 @@ _LIMIT_S = 30.0
 
 
 class HostLayers:
-    """The layers that a process on this host can enter, and why not the others."""
+    """The layers that a process on this host can enter, and the reasons for missing ones."""
 
     def __init__(self, claim: int, missing: dict[str, str]) -> None:
         self.layers = unpack(claim)
-        """As people read them, the strongest first."""
+        """Layers in words, the strongest first."""
         self.missing = missing
-        """By the layer's name, why the host does not have it."""
+        """Reason by the layer's name, for layers that the host lacks."""
         self.missing_for_strict = missing_for_strict(claim)
-        """Layers that `--isolation strict` asks for and does not find."""
+        """Missing layers that `--isolation strict` requires."""
 
 
 @functools.cache
 def probe_layers() -> HostLayers:
-    """Enter the sandbox in a short-lived process and say which layers there are. Asked once per process; blocks.
+    """Enter the sandbox in a short-lived process and return its layers. Cached per process; blocks.
 
     Raises:
         EvaluatorError: the process ended without an answer.
@@ -61,10 +61,10 @@ def probe_layers() -> HostLayers:
 
 
 def require_layers(isolation: Isolation) -> None:
-    """Refuse to run candidates here with less than is asked for. Blocks, the first time.
+    """Refuse to run candidates here with fewer layers than required. Blocks, the first time.
 
     Raises:
-        EvaluatorError: `strict`, and the host lacks what that takes; says what.
+        EvaluatorError: `strict`, and the host lacks a required layer; names it.
     """
     if isolation == "auto":
         return

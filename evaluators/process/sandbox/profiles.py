@@ -1,7 +1,7 @@
-"""Needs of each kind of process: one profile per kind. Everything that is not named here is taken away.
+"""Needs of each kind of process: one profile per kind. Everything that is not listed here is taken away.
 
-- `run`: calls a shared library. No exec, no fork, no network; reads the system's libraries and what was built.
-- `run_interpreted`: the same for Python programs under Triton's interpreter; reads the installed packages as well.
+- `run`: calls a shared library. No exec, no fork, no network; reads the system's libraries and the build product.
+- `run_interpreted`: the same for Python programs under Triton's interpreter; also reads the installed packages.
 - `run_cuda`: sees the GPU. Exec is possible until `seal`, for compilers that Triton starts.
 - `build`: runs compilers. Exec and fork, no network, no GPU; writes in its folder only.
 """
@@ -42,24 +42,24 @@ _SYSTEM = (
     "/dev/random",
     "/dev/zero",
 )
-"""Of /etc and /proc only what libraries read: no shadow passwords, no other process."""
+"""Of /etc and /proc only the files that libraries read: no shadow passwords, no other process."""
 _GPU_READS = ("/proc", "/sys", "/etc/vulkan", "/etc/nvidia", "/run/nvidia-persistenced")
 _GPU_DEVICES = (("/dev", "nvidia"), ("/dev/nvidia-caps", "nvidia"), ("/dev/dri", "render"))
-"""Folders, and how the names begin."""
+"""Folders, and the prefixes of the names."""
 _OUR_PACKAGES = frozenset({"actors", "evaluators", "ksearch_async", "messages"})
-"""Not read by candidates: bundled problems lie there."""
+"""Not readable for candidates, since they contain the bundled problems."""
 OUR_FOLDER = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-"""Our packages are imported from this folder."""
+"""Folder from which our packages are imported."""
 _PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 _SCRATCH_BYTES = 64 << 20
 _GPU_SCRATCH_BYTES = 512 << 20
-"""Compilers have their temporary files there."""
+"""Space for compilers' temporary files."""
 _COMPILERS = ("gcc", "clang", "cc", "c++")
 _SCRATCH_FILES = 4096
 
 
 class Profile:
-    """The rights of one process from now on."""
+    """The rights of a process."""
 
     def __init__(
         self,
@@ -83,10 +83,10 @@ class Profile:
     ) -> None:
         """Make a profile.
 
-        `needs` and `libraries` are read besides the system's files; names in `lists` may be listed, not read. Limits of
-        0 are none. With `scratch_bytes` the folder is fresh memory of this size, where the host allows. `sealed_later`:
-        system calls are taken away by `seal` only; `keeps_cores`: threads stay on the cores that another process binds
-        them to.
+        `needs` and `libraries` are readable besides the system's files; folders in `lists` may be listed, not read.
+        Limits of 0 mean none. With `scratch_bytes` the folder is fresh memory of this size, if the host allows it.
+        `sealed_later`: system calls are removed by `seal` only; `keeps_cores`: threads stay on the cores that another
+        process binds them to.
         """
         self.name = name
         self.folder = os.path.realpath(folder)
@@ -143,14 +143,17 @@ def run_interpreted(
 
 
 def run_cuda(folder: str, *, reads: tuple[str, ...], writes: tuple[str, ...] = (), file_bytes: int) -> Profile:
-    """Return the profile of a process that uses a GPU. Its address space is not limited: the driver reserves a lot."""
+    """Return the profile of a process that uses a GPU. Its address space has no limit.
+
+    The driver reserves far more addresses than it uses.
+    """
     return Profile(
         "run_cuda",
         folder=folder,
         needs=reads,
         libraries=(*packages(), *compilers()),
         system=(*_SYSTEM, *_GPU_READS),
-        # CUDA names its threads in its own folder of /proc. Shared memory is the driver's, private where possible.
+        # CUDA names its threads in its own folder of /proc. Shared memory is the driver's, private if possible.
         writes=("/dev/null", "/dev/shm", "/proc/self", *gpu_devices(), *writes),  # noqa: S108
         file_bytes=file_bytes,
         processes=4096,
@@ -175,7 +178,7 @@ def build(folder: str, *, reads: tuple[str, ...]) -> Profile:
 
 
 def readable_by(command: Sequence[str]) -> tuple[str, ...]:
-    """Return what a command of ours reads besides the system's files: what it names, and where its programs lie."""
+    """Return the paths that a command of ours reads besides system files: arguments and folders of programs."""
     named = [text for part in command for text in (part, part[2:], part.partition("=")[2])]
     found = [path for path in named if path.startswith("/") and os.path.exists(path)]
     programs = [path for path in found if os.path.isfile(path) and os.access(path, os.X_OK)]
@@ -187,7 +190,7 @@ def readable_by(command: Sequence[str]) -> tuple[str, ...]:
 
 
 def _installation(program: str) -> str:
-    """Return the folder that a program was installed to; its own folder where that would be a home."""
+    """Return the folder that a program was installed to; its own folder if that would be a home."""
     folder = os.path.dirname(os.path.realpath(program))
     whole = os.path.dirname(folder)
     home = os.path.expanduser("~")
@@ -212,7 +215,7 @@ def packages() -> tuple[str, ...]:
 
 @functools.cache
 def compilers() -> tuple[str, ...]:
-    """Return where the host's C compilers lie, which Triton starts for a kernel's launcher. Asked once per process."""
+    """Return the paths of the host's C compilers, which Triton starts for launchers of kernels. Cached per process."""
     import shutil  # noqa: PLC0415 - needed for GPUs only, and every evaluation pays for imports
 
     named = (os.environ.get("CC", ""), *_COMPILERS)

@@ -1,4 +1,4 @@
-"""Limits of the kernel on one process. Use beyond them fails, or for CPU time ends the process."""
+"""Kernel limits of one process. Use beyond them fails, or for CPU time ends the process."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ NAME = "rlimits"
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Bind this process to its profile's limits; a limit that is lower already stays."""
-    # Writing past the limit fails instead of killing: a candidate may print as much as it likes, the rest is dropped.
+    """Set the profile's limits for this process; a lower existing limit stays."""
+    # Writing past the limit fails instead of killing: a candidate may print any amount, and the rest is dropped.
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     _bound(resource.RLIMIT_CORE, 0)
     _bound(resource.RLIMIT_RTPRIO, 0)  # else some users' processes may go before the judge
@@ -29,7 +29,7 @@ def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 -
 
 
 def bound_processes(profile: Profile) -> None:
-    """Bind the number of processes and threads: of its user in its user namespace, so not before it is in one."""
+    """Limit the number of processes and threads, of its user in its user namespace, so only once it is in one."""
     if profile.processes > 0:
         _bound(resource.RLIMIT_NPROC, profile.processes)
 

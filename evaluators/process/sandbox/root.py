@@ -1,4 +1,4 @@
-"""A private root: a file system that holds what the profile names, and nothing else. All of it read-only but for that.
+"""A private root: a file system with the profile's paths and nothing else, read-only except where the profile says.
 
 Built in fresh memory from bind mounts at the same paths; symbolic links on the way are kept. Everything else does not
 exist: home folders, credentials, other candidates, /tmp, other processes.
@@ -63,7 +63,7 @@ def apply(profile: Profile, active: Mapping[str, str]) -> str:
 
 def _lay_out(root: str, profile: Profile, own: int) -> None:
     tree = _Tree(root)
-    # Sorted: what lies below something that is there already is not mounted again.
+    # Sorted: paths below an existing mount are not mounted again.
     if "/proc" in profile.reads:
         tree.show_processes()
     for path in sorted({os.path.realpath(path) for path in profile.reads}):
@@ -83,14 +83,14 @@ def _lay_out(root: str, profile: Profile, own: int) -> None:
 
 
 class _Tree:
-    """The new root while it is made."""
+    """The new root while it is built."""
 
     def __init__(self, root: str) -> None:
         self._root = root
         self._shown: list[str] = []
 
     def show(self, path: str, *, writable: bool) -> None:
-        """Have what lies at a path without links appear at the same path; nothing if it is not there."""
+        """Show a path without links at the same path; do nothing if it does not exist."""
         if not os.path.exists(path) or self._is_shown(path):
             return
         target = self._make(path, is_folder=os.path.isdir(path))
@@ -100,7 +100,7 @@ class _Tree:
         self._shown.append(path)
 
     def add_memory(self, path: str, options: str, profile: Profile) -> None:
-        """Put fresh memory at a path."""
+        """Mount fresh memory at a path."""
         target = self._make(path, is_folder=True)
         files = f"nr_inodes={profile.scratch_files}"
         kernel.mount("ksearch", target, "tmpfs", _MS_NOSUID | _MS_NODEV, f"{options},{files}")
@@ -108,18 +108,18 @@ class _Tree:
     def add_folder(self, path: str, descriptor: int) -> None:
         """Show an open folder, for writing."""
         target = self._make(path, is_folder=True)
-        # Not what is mounted on it: that is this tree.
+        # Not the mounts on it, which are this tree.
         kernel.mount(f"/proc/self/fd/{descriptor}", target, None, _MS_BIND)
 
     def show_processes(self) -> None:
-        """Have a /proc: where permitted, one that tells a user of no process but its own."""
+        """Mount a /proc, if permitted one that shows a user only its own processes."""
         with contextlib.suppress(OSError):
             target = self._make("/proc", is_folder=True)
             kernel.mount("proc", target, "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, "hidepid=2")
             self._shown.append("/proc")
 
     def show_own_process(self) -> None:
-        """Have this process's own folder of /proc appear as /proc/self, unless all of /proc is there."""
+        """Show this process's own folder of /proc as /proc/self, unless all of /proc is there."""
         if self._is_shown("/proc"):
             return
         target = self._make("/proc/self", is_folder=True)
@@ -136,7 +136,7 @@ class _Tree:
         return target
 
     def keep_links(self, path: str) -> None:
-        """Have the symbolic links of a path in the new root too."""
+        """Create the symbolic links of a path in the new root, too."""
         for _ in range(_MAX_LINKS):
             link = _first_link(path)
             if not link:

@@ -1,4 +1,6 @@
-"""seccomp-BPF: system calls that a candidate has no use for fail with EPERM. None kills: a library that tries goes on.
+"""seccomp-BPF filters: system calls that candidates do not need fail with EPERM.
+
+None kills the process, so that libraries that try such calls continue.
 
 Everything else is allowed: files, memory, threads, clocks. A filter reads arguments from registers; it never follows a
 pointer. `clone3`, with flags in memory, does not exist (ENOSYS): libraries then use `clone`.
@@ -19,7 +21,7 @@ from evaluators.process.sandbox.profiles import Profile
 
 NAME = "seccomp"
 PARTLY = "seccomp, partly"
-"""While compilers may still be started."""
+"""State while compilers may still be started."""
 
 _ALWAYS = (
     # mounts, modules, clocks, the machine
@@ -46,10 +48,10 @@ _OF_RUNNERS = (
     "timer_create",  # may send SIGCONT, which continues a process that the judge has stopped
 )
 _ON_ITSELF = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "prlimit64")
-"""Allowed on this process: its id is their first argument."""
+"""Allowed on this process only: its id is their first argument."""
 _SCHEDULING = ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
-"""So are these, also while compilers may be started: candidates are one user, who may schedule all that is his, and one
-that is checked would slow another that is timed."""
+"""These too, also while compilers may be started: candidates share one user, who may schedule all own processes, and a
+candidate that is checked would slow another that is timed."""
 
 _ARCHITECTURE = 0xC00000B7 if kernel.IS_ARM else 0xC000003E
 _X32_BIT = 0x40000000
@@ -58,14 +60,15 @@ _LOAD, _EQUALS, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _FAIL = 0x7FFF0000, 0x00050000
 _REFUSE, _ABSENT = _FAIL | errno.EPERM, _FAIL | errno.ENOSYS
 _WITHOUT_EFFECT = _FAIL
-"""Succeeds and does nothing. A pool of threads that pins them goes on: glibc ends a thread that it cannot pin."""
+"""Succeeds without effect, so that thread pools that pin their threads continue: glibc ends a thread that it cannot
+pin."""
 _CLONE_THREAD, _CLONE_ANY_NAMESPACE = 0x00010000, 0x7E020000
 _PR_SET_PDEATHSIG = 1
 _F_SETSIG = 10
-"""Of fcntl: chooses the signal that tells of a file, SIGCONT as well."""
+"""Of fcntl: chooses the signal for events of a file, SIGCONT included."""
 _SET_MODE_FILTER, _ALL_THREADS = 1, 1
 _SPECULATES = 4
-"""Kernels before 5.16 speculate less in a filtered process unless asked not to; a candidate would be slower for it."""
+"""Kernels before 5.16 speculate less in a filtered process unless asked not to, which would slow candidates down."""
 
 
 class _Program(ctypes.Structure):
@@ -84,11 +87,11 @@ def install(*, starts_processes: bool, keeps_cores: bool = False) -> None:
     """Install a filter in all threads of this process.
 
     Args:
-        starts_processes: leave fork and exec, and what those who start processes need.
-        keeps_cores: have changes of affinity do nothing.
+        starts_processes: leave fork and exec, and further calls for starting processes.
+        keeps_cores: make changes of affinity succeed without effect.
 
     Raises:
-        OSError: the host does not permit it, or has an architecture with unknown numbers.
+        OSError: the host does not permit it, or its architecture has unknown numbers.
     """
     if not (kernel.IS_X86 or kernel.IS_ARM):
         raise OSError(errno.ENOSYS, "no system call numbers are known for this architecture")
@@ -145,7 +148,7 @@ def _own_process_only(own: int) -> list[bytes]:
 
 
 def _one_of(own: int) -> list[bytes]:
-    """Allow 0 and the process's own id; refuse the rest."""
+    """Allow 0 and the process's own id; refuse all others."""
     allowed = [_return(_ALLOW)]
     return [*_if(_EQUALS, 0, allowed), *_if(_EQUALS, own, allowed), _return(_REFUSE)]
 

@@ -17,7 +17,7 @@ _CLONE_NEWUSER = 0x10000000
 
 
 def apply(profile: Profile, active: Mapping[str, str]) -> str:  # noqa: ARG001 - siblings look the same
-    """Enter a user namespace in which this process's user and group are what they were, and there are no others."""
+    """Enter a user namespace in which only this process's user and group exist, unchanged."""
     user, group = os.geteuid(), os.getegid()
     if user == 0 and not privileges.may_map_root():
         raise PermissionError("root without CAP_SETFCAP has no place in a user namespace")

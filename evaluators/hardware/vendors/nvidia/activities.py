@@ -1,7 +1,7 @@
 """The GPU activity of a process, as CUPTI records it: each kernel, copy and fill, with its times. Stdlib only.
 
-- `find_cupti() -> str`: the library's path, empty where there is none
-- `Recorder(library: str)`: before the GPU is taken; `begin()`, `end() -> list[Activity]`
+- `find_cupti() -> str`: the library's path, empty if there is none
+- `Recorder(library: str)`: before the GPU is used; `begin()`, `end() -> list[Activity]`
 
 CUPTI's activity interface needs no rights (reading counters does). Records are read at their documented offsets, which
 new versions of a record only add to (CUPTI user guide, `CUpti_ActivityKernel9`, `CUpti_ActivityMemcpy6`).
@@ -27,7 +27,7 @@ _PLACES = (
     "nvidia/cuda_cupti/lib/libcupti.so.*",
     "torch/lib/libcupti*.so.*",
 )
-"""Below the folders of installed packages: torch brings one."""
+"""Paths below the folders of installed packages; torch includes one."""
 _TOOLKIT = (
     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so.*",
     "/usr/local/cuda/targets/x86_64-linux/lib/libcupti.so.*",
@@ -39,12 +39,12 @@ _Number: TypeAlias = ctypes.c_uint16 | ctypes.c_int32 | ctypes.c_uint32 | ctypes
 
 
 class Activity(NamedTuple):
-    """One thing that the GPU did."""
+    """One activity of the GPU."""
 
     name: str
-    """Of a kernel, as it stands in the code; `(copy)` and `(fill)`."""
+    """A kernel's mangled name; `(copy)` and `(fill)`."""
     told: str
-    """The same as its author wrote it, where it is mangled."""
+    """The name as its author wrote it."""
     begun_ns: int
     ended_ns: int
     grid: tuple[int, int, int] = (0, 0, 0)
@@ -58,14 +58,14 @@ class Activity(NamedTuple):
 
 
 class RecorderError(Exception):
-    """CUPTI is not there, or does not record."""
+    """CUPTI does not exist, or does not record."""
 
 
 def find_cupti(folders: Sequence[str] = ()) -> str:
-    """Return the path of CUPTI's library; empty where there is none.
+    """Return the path of CUPTI's library; empty if there is none.
 
     Args:
-        folders: where packages are installed; by default those of this interpreter.
+        folders: folders of installed packages; by default those of this interpreter.
     """
     below = [os.path.join(folder, place) for folder in folders or sys.path for place in _PLACES]  # noqa: PTH118
     found = (path for pattern in (*below, *_TOOLKIT) for path in sorted(glob.glob(pattern)))  # noqa: PTH207
@@ -100,10 +100,10 @@ class Recorder:
         self._call("cuptiActivityRegisterCallbacks", *self._callbacks)
 
     def begin(self) -> None:
-        """Have what is launched from now on told by `end`. Quick, but for the first time.
+        """Record all launches from now on, for `end`. Fast, except the first time.
 
         Raises:
-            RecorderError: it is not recorded.
+            RecorderError: it cannot be recorded.
         """
         if not self._is_on:
             for kind in (_COPY, _FILL, _KERNEL):
@@ -114,10 +114,10 @@ class Recorder:
         self._begun_ns = now.value
 
     def end(self) -> list[Activity]:
-        """Return what was done since `begin`, in the order of beginnings; all of it must have been waited for.
+        """Return the activities since `begin`, ordered by their beginnings. All must have been waited for.
 
         Raises:
-            RecorderError: it cannot be had.
+            RecorderError: they cannot be read.
         """
         self._call("cuptiActivityFlushAll", _FORCED)
         found = [one for one in self._found if one.begun_ns >= self._begun_ns]
@@ -146,7 +146,7 @@ class Recorder:
 
 
 def _readable() -> Callable[[bytes], str]:
-    """Return what makes a mangled name readable; where no library does, it stays as it is."""
+    """Return a function that demangles names; without a library for that, it returns them unchanged."""
     try:
         library = ctypes.CDLL("libstdc++.so.6")
     except OSError:
@@ -162,7 +162,7 @@ def _readable() -> Callable[[bytes], str]:
 
 
 def _read(address: int, readable: Callable[[bytes], str]) -> Activity | None:
-    """Return what a record says; None if it is of another kind."""
+    """Return the activity in a record; None if it is of another kind."""
     kind = _number(address, 0, ctypes.c_uint32)
     begun, ended = _number(address, 16, ctypes.c_uint64), _number(address, 24, ctypes.c_uint64)
     if kind in {_COPY, _FILL}:

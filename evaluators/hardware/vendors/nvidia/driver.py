@@ -3,10 +3,10 @@
 - `Context()`: the primary context of the first visible GPU, current in the thread that made it
 - `SharedMemory(context, size_bytes)`, `attach(context, fd, size_bytes) -> int`: memory that processes share
 - `SpanClock(context, stream)`: time between two points of a stream, by the GPU's clock
-- `Hold(context)`: has the GPU do nothing for a time
+- `Hold(context)`: keeps the GPU busy for a time
 
-Memory is shared by descriptors of the driver's virtual memory management, not by legacy IPC handles, which end at the
-border of a process namespace (CUDA driver API, "Virtual Memory Management"). Every failure is a `DriverError`.
+Memory is shared by descriptors of the driver's virtual memory management, not by legacy IPC handles, which do not work
+across process namespaces (CUDA driver API, "Virtual Memory Management"). Every failure is a `DriverError`.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ again:
     ret;
 }
 """
-"""One thread that waits by the GPU's global timer, which counts ns whatever the clocks do (PTX ISA, `%globaltimer`).
+"""One thread that waits by the GPU's global timer, which counts ns at any clock rate (PTX ISA, `%globaltimer`).
 
-It says how far at most that went on between two looks: while another process has its turn this one does not look."""
+It records the longest time between two looks: while another process has its turn, this one does not look.
+"""
 
 Handle = ctypes.c_ulonglong
 Pointer = ctypes.c_void_p
@@ -97,7 +98,7 @@ class _Access(ctypes.Structure):
 
 
 class Context:
-    """The primary context of the first visible GPU. torch in the same process uses the same."""
+    """The primary context of the first visible GPU, which torch in the same process uses, too."""
 
     def __init__(self) -> None:
         """Initialise the driver (some 0.3 s).
