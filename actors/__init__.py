@@ -1,1 +1,1 @@
-"""Who acts: planner, coder, builder, evaluator and recorder, the model gateway (`llm`) and how they talk (`bus`)."""
+"""The actors (planner, coder, builder, evaluator and recorder), the model gateway (`llm`) and messaging (`bus`)."""

@@ -1,4 +1,4 @@
-"""The builder: compiles what it is sent. It decides nothing and remembers nothing."""
+"""The builder: compiles the candidates it receives. It makes no decisions and keeps no state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wall clock's ISO stamps."""
+"""ISO timestamps of the wall clock."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datetime import UTC, datetime
 
 
 def utc_now() -> str:
-    """Return the wall clock as ISO 8601 in UTC with microseconds."""
+    """Return the current wall-clock time as ISO 8601 in UTC with microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds")

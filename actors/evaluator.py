@@ -1,4 +1,4 @@
-"""The evaluator actor: has candidates judged. It imports no torch: judging happens in processes of the evaluator's."""
+"""The evaluator actor: has candidates judged. It does not import torch; judging runs in the evaluator's processes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from messages.events import CandidateEvaluated
 async def serve_evaluations(bus: Bus, evaluator: Evaluator, **service: Unpack[Service]) -> None:
     """Answer every `EvaluateCandidate` of some queues with a `CandidateEvaluated` until cancelled or the member leaves.
 
-    The evaluator sees to it that timings on one device do not overlap.
+    The evaluator ensures that timings on one device do not overlap.
     """
 
     async def evaluate(job: EvaluateCandidate) -> CandidateEvaluated:
         try:
             report = await evaluator.evaluate(job)
         except ConfigError as error:
-            # Who submitted the task had it described, so it can be used: it is this host that cannot, or not now.
+            # The task was described when it was submitted, so it is usable; this host cannot judge it, or not now.
             raise EvaluatorError(f"this host cannot judge the task: {error}") from error
         return copied(
             CandidateEvaluated,
@@ -36,5 +36,5 @@ async def serve_evaluations(bus: Bus, evaluator: Evaluator, **service: Unpack[Se
 
 
 def _deadline_s(job: EvaluateCandidate) -> float:
-    """Return the limit for an evaluation: a user's scorer has the user's limit, and may be waited for."""
+    """Return the time limit for an evaluation; a user's scorer has the user's limit and may have to be awaited."""
     return DEADLINE_S + (2 * job.task.scorer.timeout_s if job.task.scorer else 0.0)

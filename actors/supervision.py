@@ -1,6 +1,6 @@
 """Supervision: restarts a crashed actor, and ends a run if its actor keeps crashing.
 
-The only place where `except Exception` is allowed: here an unknown error has an answer, which is another start.
+The only place where `except Exception` is allowed: here an unknown error can be handled, by a restart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 async def see_through(publish: Callable[[], Awaitable[T]], *, within_s: float) -> T:
-    """Publish; if cancelled, publish once more within `within_s` and then be cancelled. Ids keep the event single."""
+    """Publish; if cancelled, publish once more within `within_s`, then re-raise. Message ids prevent duplicates."""
     try:
         return await publish()
     except anyio.get_cancelled_exc_class():
@@ -30,7 +30,7 @@ async def see_through(publish: Callable[[], Awaitable[T]], *, within_s: float) -
 
 
 FIRST_PAUSE_S = 0.5
-"""Pause before the first restart; doubled with each further one within the window."""
+"""Pause before the first restart; doubled for each further restart within the window."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,15 +46,15 @@ async def supervise(
 ) -> None:
     """Run an actor until it returns or is cancelled, and restart it when it crashes.
 
-    An actor that crashes before `started` is not restarted: its surroundings are wrong.
+    An actor that crashes before `started` is not restarted, since its environment is wrong.
 
     Args:
-        name: for the log.
+        name: name for the log.
         start: the actor; called with `task_status` only.
         restarts: restarts allowed within the window.
         within_s: length of the window.
-        is_vital: raise the last crash once there were too many; else log it and return.
-        task_status: told when the actor has started for the first time.
+        is_vital: raise the last crash after too many; otherwise log it and return.
+        task_status: notified when the actor has started for the first time.
     """
     crashes: deque[float] = deque()
     first = Once(task_status)
@@ -81,7 +81,7 @@ async def supervise(
 
 
 class Once(TaskStatus[None]):
-    """Passes `started` on once."""
+    """Forwards only the first call of `started`."""
 
     def __init__(self, task_status: TaskStatus[None]) -> None:
         self._task_status = task_status

@@ -1,8 +1,8 @@
 """Traces of jobs, from the planner's decision through bus and worker to the result and its consequences.
 
-One trace is one attempt, or one question to the planner's model; its cause is linked. Trace ids travel as W3C
-`traceparent` headers. Off unless the process was started inside `traced_by`: then every function does nothing, and
-OpenTelemetry (extra `tracing`) is not imported. Headers come from peers and may be nonsense.
+One trace covers one attempt, or one question to the planner's model; it links to its cause. Trace ids travel as W3C
+`traceparent` headers. Tracing is off unless the process was started inside `traced_by`; while it is off, every function
+does nothing and OpenTelemetry (extra `tracing`) is not imported. Headers come from peers and may be invalid.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 Attribute: TypeAlias = str | int | float
 Side: TypeAlias = Literal["internal", "producer", "consumer"]
-"""Of a message: who sends it, who works on it; `internal` is neither."""
+"""Role in a message: the sender, the receiver that works on it, or neither (`internal`)."""
 
 _tracer: ContextVar[Tracer | None] = ContextVar("tracer", default=None)
 
 
 @contextmanager
 def traced_by(tracer: Tracer) -> Iterator[None]:
-    """Make spans with this tracer, in this task and all that it starts."""
+    """Create spans with this tracer, in this task and all tasks that it starts."""
     token = _tracer.set(tracer)
     try:
         yield
@@ -43,14 +43,14 @@ def span(
     headers: Mapping[str, str] = NO_HEADERS,
     is_first: bool = False,
 ) -> Iterator[None]:
-    """Trace the block; errors are noted and raised.
+    """Trace the block; errors are recorded and re-raised.
 
     Args:
         name: `write`, `build`, `evaluate`, …
-        attributes: become `ksearch.<name>`; empty ones are left out.
+        attributes: become `ksearch.<name>`; empty ones are omitted.
         side: sender or receiver of a message, or neither.
-        headers: of the message that asked for it; continues its trace.
-        is_first: begin a new trace, linked to the present one.
+        headers: headers of the message that requested the work; the span continues their trace.
+        is_first: begin a new trace, linked to the current one.
     """
     tracer = _tracer.get()
     if tracer is None:
@@ -73,7 +73,7 @@ def span(
 
 
 def trace_headers() -> Mapping[str, str]:
-    """Return headers that carry the current trace on; empty where nothing is traced."""
+    """Return headers that propagate the current trace; empty if tracing is off."""
     if _tracer.get() is None:
         return NO_HEADERS
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""Who writes candidates: one model call per attempt, stateless, any number at once."""
+"""The writer of candidates: one model call per attempt, stateless, any number of instances at once."""

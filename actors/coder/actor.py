@@ -1,4 +1,4 @@
-"""The coder: answers `WriteCandidate` with one call of a model. Stateless; run as many as the endpoint bears."""
+"""The coder: answers `WriteCandidate` with one model call. It is stateless; run as many as the endpoint can serve."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ from messages.models import TASK, Original, quoting
 from messages.tasks import Candidate
 
 CUT_OFF = "length"
-"""Finish reason of an answer cut at the endpoint's token limit."""
+"""Finish reason of an answer that was cut off at the endpoint's token limit."""
 _ENDED_WELL = ("stop", "ended_early")
 
 
 async def serve_writes(bus: Bus, model: Model, **service: Unpack[Service]) -> None:
     """Answer every `WriteCandidate` of some queues until cancelled or the member leaves.
 
-    An answer without a usable program is a `CandidateWritten` with a complaint. A model that fails is retried by the
-    bus; one that fails for good ends a run of one process with a `JobLost`, and leaves the job to other members.
+    An answer without a usable program becomes a `CandidateWritten` with a complaint. If the model fails, the bus
+    retries the job. A permanent failure ends a single-process run with a `JobLost`; with several members, the job is
+    left to the others.
     """
     await serve(
         bus,
@@ -44,7 +45,7 @@ async def serve_writes(bus: Bus, model: Model, **service: Unpack[Service]) -> No
 
 
 async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten:
-    """Ask the model once and read its answer.
+    """Call the model once and parse its answer.
 
     Raises:
         messages.base.ModelError: the endpoint failed.
@@ -55,7 +56,7 @@ async def write_candidate(model: Model, job: WriteCandidate) -> CandidateWritten
 
 
 def read_answer(job: WriteCandidate, request: Request, answer: Answer) -> CandidateWritten:
-    """Return the event of a model's answer. Pure: replays read the same answer alike."""
+    """Return the event for a model's answer. Pure, so replays parse the same answer identically."""
     spoken = split_reasoning(answer.text)
     declined = declines(spoken.answer) if job.mode == "improve" else ""
     is_complete = answer.finish_reason in _ENDED_WELL
@@ -91,12 +92,15 @@ def _originals(candidate: Candidate) -> list[Original]:
 
 
 def _holds_candidate(job: WriteCandidate, text: str) -> bool:
-    """Return True if an answer that is still coming is whole; of search/replace blocks none may be the last."""
+    """Return True if a partial answer already contains a whole candidate; False if it has search/replace blocks.
+
+    More blocks could follow.
+    """
     return not holds_edits(text) and read_candidate(job, text).candidate is not None
 
 
 def _with_reason(complaint: str, answer: Answer) -> str:
-    """Add the endpoint's reason for the end of the answer, where that explains the complaint."""
+    """Add the endpoint's reason for ending the answer, if it explains the complaint."""
     if not complaint or answer.finish_reason in _ENDED_WELL:
         return complaint
     if answer.finish_reason == CUT_OFF:

@@ -1,4 +1,4 @@
-"""A coder's answer: whole files, or search/replace blocks against the code that the job shows."""
+"""A coder's answer: whole files, or search/replace blocks against the code in the job."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from messages.commands import WriteCandidate
 from messages.tasks import Candidate, SourceFile
 
 EDITS_FROM_CHARS = 12_000
-"""Longer code is edited where the format is `auto`; models rewrite shorter programs at little cost."""
+"""With the format `auto`, longer code is edited with blocks; models rewrite shorter programs at little cost."""
 
 
 MAX_REFUSED_BLOCKS = 2
-"""Answers in a row with unmatched blocks, after which the whole program is asked for."""
+"""Consecutive answers with unmatched blocks after which the whole program is requested."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Code that a job shows."""
+    """Code that a job shows to the model."""
 
     name: str
-    """As in its heading."""
+    """Name as in the code's heading."""
     candidate: Candidate
 
 
 def edited(job: WriteCandidate) -> Shown | None:
-    """Return the code that search/replace blocks are for: the failed code where it is to be repaired, else the base."""
+    """Return the code that search/replace blocks apply to: the failed code in debug mode, else the base."""
     return next(_shown(job), None)
 
 
 def wants_edits(job: WriteCandidate) -> bool:
-    """Return True if the answer is to be search/replace blocks."""
+    """Return True if the answer should consist of search/replace blocks."""
     code = edited(job)
     if code is None or job.edit_format == "whole" or blocks_failed(job):
         return False
@@ -43,7 +43,7 @@ def wants_edits(job: WriteCandidate) -> bool:
 
 
 def blocks_failed(job: WriteCandidate) -> bool:
-    """Return True if the latest answers were blocks that did not match, often enough."""
+    """Return True if the last `MAX_REFUSED_BLOCKS` answers all had blocks that did not match."""
     latest = job.history[-MAX_REFUSED_BLOCKS:]
     return len(latest) == MAX_REFUSED_BLOCKS and all(
         brief.fate == "unusable" and BLOCK in brief.outcome for brief in latest
@@ -51,7 +51,7 @@ def blocks_failed(job: WriteCandidate) -> bool:
 
 
 def read_candidate(job: WriteCandidate, text: str, *, is_complete: bool = False) -> Parsed:
-    """Return the candidate in an answer of either format; `is_complete`: the model ended it by itself."""
+    """Return the candidate in an answer of either format; `is_complete`: the model ended the answer itself."""
     try:
         found = find_edits(text)
     except UnusableError as error:
@@ -84,7 +84,7 @@ def _shown(job: WriteCandidate) -> Iterator[Shown]:
 
 
 def _with_new(candidate: Candidate, found: Found, *, is_complete: bool) -> tuple[SourceFile, ...]:
-    """Return the files to be edited, with those that the answer gives whole and by name beside its blocks."""
+    """Return the files to edit, together with the named whole files that the answer gives besides its blocks."""
     whole = {
         block.path: SourceFile(path=block.path, text=block.text)
         for block in read_blocks(found.rest, is_complete=is_complete)

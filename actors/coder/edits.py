@@ -1,11 +1,11 @@
-"""Search/replace blocks: from an answer's text to changed files, with the nearest text where one fails.
+"""Search/replace blocks: applies an answer's blocks to files and shows the nearest text if a block fails.
 
-The rules, also told to the model by `prompts.py`:
+The rules, which `prompts.py` also tells the model:
 
-- A block is `<<<<<<< SEARCH`, existing lines, `=======`, new lines, `>>>>>>> REPLACE`, each marker on its own line.
-Several may stand in one fence; the fence's `path=NAME` names the file, and may be left out where only one fits.
-- The searched lines must be there exactly once. Otherwise lines that differ in blanks only are taken, if unique, with
-their indentation carried over, and noted. So is a part of a single line.
+- A block is `<<<<<<< SEARCH`, existing lines, `=======`, new lines, `>>>>>>> REPLACE`, each marker on its own line. One
+  fence may contain several blocks; the fence's `path=NAME` names the file and may be omitted if only one file fits.
+- The searched lines must occur exactly once. Otherwise a unique match that differs only in blanks is accepted and
+  noted, and its indentation is carried over. A match of part of a single line is accepted in the same way.
 - Blocks are applied in order, each to the result of the earlier ones.
 """
 
@@ -23,11 +23,11 @@ from messages.tasks import SourceFile
 _SHOWN_CHARS = 120
 _SHOWN_LINES = 16
 _COMPARED_LINES = 4_000
-"""Only the beginning of larger files is compared: 128 KiB of code have no more."""
+"""Lines at the beginning of a file that are compared; 128 KiB of code have no more."""
 
 
 def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
-    """Return the lines most like the searched ones, and the first difference."""
+    """Describe the lines most similar to the searched ones, and the first difference."""
     wanted = [line.strip() for line in search if line.strip()]
     there = [(at, line.strip()) for at, line in enumerate(lines[:_COMPARED_LINES]) if line.strip()]
     start = _best_start(wanted, [line for _, line in there])
@@ -45,7 +45,7 @@ def nearest_lines(search: Sequence[str], lines: Sequence[str]) -> str:
 
 
 def _best_start(wanted: list[str], there: list[str]) -> int | None:
-    """Return where most lines agree; if none does, where the first lines are most alike."""
+    """Return the position where most lines agree; if none does, where the first line is most similar."""
     agreeing = [
         sum(searched == line for searched, line in zip(wanted, there[at:], strict=False)) for at in range(len(there))
     ]
@@ -71,16 +71,16 @@ _DIVIDER = re.compile(r"^ {0,3}={5,9}\s*$")
 _REPLACE = re.compile(r"^ {0,3}>{5,9} ?REPLACE\b.*$")
 _COMPLAINTS_SHOWN = 4
 BLOCK = "search/replace block"
-"""Name of a block in complaints."""
+"""Name for a block in complaints."""
 
 
 class SearchReplace(msgspec.Struct, frozen=True, kw_only=True):
     """One block of an answer."""
 
     line: int
-    """Line of its first marker in the answer, from 1."""
+    """Line of the block's first marker in the answer, from 1."""
     path: str
-    """Empty: not named."""
+    """File path; empty if the block names none."""
     search: tuple[str, ...]
     replace: tuple[str, ...]
 
@@ -90,16 +90,16 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
     edits: tuple[SearchReplace, ...]
     rest: str
-    """The answer with the blocks and their fences left blank."""
+    """The answer with the blocks and their fences blanked out."""
 
 
 def holds_edits(text: str) -> bool:
-    """Return True if a search/replace block begins in a text."""
+    """Return True if a search/replace block begins in the text."""
     return any(_SEARCH.match(line) for line in text.splitlines())
 
 
 def find_edits(text: str) -> Found:
-    """Find the search/replace blocks of an answer, in fences or bare. Raises `UnusableError` for an unfinished one."""
+    """Find the search/replace blocks of an answer, fenced or bare. Raises `UnusableError` if one is unfinished."""
     reader = _Reader(text.split("\n"))
     reader.read()
     return Found(edits=tuple(reader.edits), rest="\n".join(reader.rest))
@@ -108,10 +108,10 @@ def find_edits(text: str) -> Found:
 def apply_edits(
     edits: Sequence[SearchReplace], files: tuple[SourceFile, ...]
 ) -> tuple[tuple[SourceFile, ...], tuple[str, ...]]:
-    """Return the changed files in their order, and notes of inexact matches.
+    """Return the changed files in their order, and notes on inexact matches.
 
     Raises:
-        UnusableError: some block cannot be applied; the text names each, and the nearest lines.
+        UnusableError: a block cannot be applied; the text names each such block and the nearest lines.
     """
     texts = {file.path: file.text for file in files}
     notes: list[str] = []
@@ -250,7 +250,10 @@ def _loose(search: Sequence[str], lines: list[str]) -> list[int]:
 
 
 def _shift(search: Sequence[str], lines: list[str], place: int) -> tuple[int, str] | None:
-    """Return the common change of indentation: blanks to remove, and to put before; None if it differs by line."""
+    """Return the common change of indentation; None if it differs between lines.
+
+    The result is the number of blanks to remove and the text to put in front.
+    """
     shifts = {
         _indentation_change(searched, there)
         for searched, there in zip(search, lines[place : place + len(search)], strict=True)

@@ -1,4 +1,4 @@
-"""Describes a failed attempt for a model: facts of each status, bounded by whole lines, never expected values."""
+"""Describes a failed attempt for a model: facts for each status, cut at whole lines, never expected values."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from messages.tasks import Candidate
 from messages.verdicts import Crashed, DidNotBuild, TimedOut, Verdict, Wrong, outcome_line, printed_by, workload_lines
 
 LOG_CHARS = 4_000
-"""Of a log: enough for the first errors with their source lines."""
+"""Maximum length of a quoted log: enough for the first errors with their source lines."""
 _LINE_CHARS = 300
 _PRINTED_CHARS = 600
-"""Of the output of a candidate that did not crash."""
+"""Maximum length of the quoted output of a candidate that did not crash."""
 _TAIL_SHARE = 3
-"""Share of a crash's log that is its end: one part in this number."""
+"""Divisor for the tail of a crash's log: one part in this number of the space is for the log's end."""
 _PLACES_SHOWN = 6
 _PLACE = re.compile(r"(?P<path>[\w./+-]+\.\w+)(?::|\()(?P<line>\d+)\b")
 
 
 def evidence_of(verdict: Verdict, candidate: Candidate | None = None) -> str:
-    """Describe a bad verdict; the lines of `candidate` that compilers and interpreters name are quoted."""
+    """Describe a bad verdict and quote the lines of `candidate` that compilers and interpreters name."""
     match verdict:
         case DidNotBuild():
             return _with_log(f"It did not build: {verdict.reason}", verdict.log, candidate, bounded_lines)
@@ -49,9 +49,9 @@ def _with_printed(said: str, verdict: Verdict) -> str:
 
 
 def bounded_lines(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters: its first whole lines and a count of the rest.
+    """Return the first whole lines of a text, at most `limit` characters, and a count of the rest.
 
-    A first line longer than `limit` is cut, and says so.
+    A first line longer than `limit` is cut, and the text says so.
     """
     if len(text) <= limit:
         return text
@@ -69,7 +69,7 @@ def bounded_lines(text: str, limit: int) -> str:
 
 
 def bounded_ends(text: str, limit: int) -> str:
-    """Return a text of about `limit` characters: whole lines from its beginning and its end."""
+    """Return whole lines from the beginning and the end of a text, in about `limit` characters."""
     if len(text) <= limit:
         return text
     lines = text.split("\n")
@@ -82,7 +82,7 @@ def bounded_ends(text: str, limit: int) -> str:
 
 
 def quoted_places(text: str, candidate: Candidate) -> str:
-    """Return the lines of a candidate that a text names by file and number, in order of first mention."""
+    """Return the candidate's lines that a text names by file and number, in order of first mention."""
     sources = {file.path: file.text.split("\n") for file in candidate.files}
     quotes: dict[tuple[str, int], str] = {}
     for match in _PLACE.finditer(text):

@@ -1,15 +1,16 @@
-"""From an answer of whole files to a candidate, and back.
+"""Parses an answer of whole files into a candidate, and renders a candidate as an answer in that form.
 
-The rules, also told to the model by `prompts.py`:
+The rules, which `prompts.py` also tells the model:
 
-- A file is one fenced block: three or more backticks with a language tag and, of several files, `path=NAME`; it ends
-with a line of at least as many backticks. The text between is the file, to the letter, but for HTML escapes, which are
-undone and noted.
-- A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line stays.
-- The main file is the last block that defines the entry point, headers aside: earlier ones are drafts. Blocks shorter
-than a quarter of the longest are fragments. If none defines it, a block with its name may be the main file; if a task
-has no entry point, every block that is not empty.
-- Named blocks are all part of the candidate; of several with one path, the last. Other unnamed blocks are left out.
+- A file is one fenced block: three or more backticks with a language tag and, if there are several files, `path=NAME`.
+  It ends with a line of at least as many backticks. The file is the exact text between them, except that HTML escapes
+  are undone and noted.
+- A block without `path=` may name its file in a comment on its first line (`// file: NAME`); the line is kept.
+- The main file is the last block, other than a header, that defines the entry point: earlier ones are drafts. Blocks
+  shorter than a quarter of the longest are fragments. If no block defines the entry point, a block that contains its
+  name may be the main file; if a task has no entry point, any non-empty block may be.
+- All named blocks are part of the candidate; if several have the same path, the last counts. Other unnamed blocks are
+  ignored.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _PATH_COMMENT = re.compile(r"^\s*(?://|#|/\*)\s*(?:file|path)\s*[:=]\s*(?P<path>
 
 
 class UnusableError(Exception):
-    """An answer holds no candidate; the text says why."""
+    """An answer contains no candidate; the text says why."""
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,15 +42,17 @@ class Block(msgspec.Struct, frozen=True, kw_only=True):
     line: int
     """Line of the opening fence, from 1."""
     tag: str
-    """First word of the info string in lower case; may be empty."""
+    """First word of the info string in lower case, or an empty string."""
     path: str | None
     text: str
     is_closed: bool = True
-    """False: the answer, said to be complete, ended inside it."""
+    """False if the answer, though said to be complete, ended inside the block."""
 
 
 def read_blocks(text: str, *, is_complete: bool = False) -> list[Block]:
-    """Split an answer into its fenced blocks; `is_complete`: an open last fence was forgotten, not cut off.
+    """Split an answer into its fenced blocks.
+
+    With `is_complete`, an unclosed last fence counts as forgotten rather than cut off.
 
     Raises:
         UnusableError: a fence is never closed.
@@ -97,7 +100,7 @@ def _block(line: int, info: str, text: str, *, is_closed: bool) -> Block:
 
 
 MAX_SOURCE_BYTES = 128 * 1024
-"""Prompts often hold two programs: some 80,000 tokens, about the most that models take in."""
+"""Largest program. Prompts often contain two: some 80,000 tokens, about the most that models accept."""
 MAX_FILES = 16
 MAX_PATH_CHARS = 120
 
@@ -111,21 +114,21 @@ _ELISION = re.compile(
     r"^\s*(?://|#|/\*)\s*\(?(?:the )?(?:rest|remainder|remaining) .*\b(?:unchanged|as before|omitted)\b",
     re.IGNORECASE,
 )
-"""Comments in place of code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
+"""Matches comments that replace code: `// ... existing code ...`, `# rest of the kernel unchanged`."""
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
 _PROSE_SHOWN = 400
 _FRAGMENT = 0.25
-"""Blocks below this share of the longest show a part of a program or a call of it."""
+"""Blocks shorter than this share of the longest are taken for a part of a program or a call of it."""
 
 
 class Parsed(NamedTuple):
-    """An answer as it was read."""
+    """A parsed answer."""
 
     candidate: Candidate | None
     complaint: str
-    """Advice on what was wrong; empty if there is a candidate."""
+    """The mistake and how to correct it; empty if there is a candidate."""
     notes: tuple[str, ...] = ()
-    """Slips that were put right."""
+    """Harmless mistakes that were corrected."""
 
 
 def parse_answer(
@@ -138,7 +141,7 @@ def parse_answer(
 def parse_files(text: str, *, language: Language, entry_point: str, is_complete: bool = False) -> Parsed:
     """Find the candidate in an answer of whole files.
 
-    `entry_point` may be empty: any program may be it. `is_complete`: the model ended the answer by itself.
+    If `entry_point` is empty, any program is accepted. `is_complete`: the model ended the answer itself.
     """
     try:
         found = _code_blocks(text, language, is_complete=is_complete)
@@ -158,7 +161,7 @@ def parse_files(text: str, *, language: Language, entry_point: str, is_complete:
 
 
 def check_files(files: tuple[SourceFile, ...]) -> None:
-    """Check paths and amount of text. Raises `UnusableError`."""
+    """Check the files' paths and total size. Raises `UnusableError`."""
     for file in files:
         _check_path(file.path)
     _check_paths(files)
@@ -168,7 +171,7 @@ def check_files(files: tuple[SourceFile, ...]) -> None:
 
 
 def check_whole(files: tuple[SourceFile, ...]) -> None:
-    """Look for comments in place of left-out code. Raises `UnusableError`."""
+    """Reject comments that stand in for omitted code. Raises `UnusableError`."""
     for file in files:
         for number, line in enumerate(file.text.split("\n"), start=1):
             if _ELISION.match(line):
@@ -179,7 +182,10 @@ def check_whole(files: tuple[SourceFile, ...]) -> None:
 
 
 def declines(text: str) -> str:
-    """Return why an answer sees nothing further worth trying; empty if it does not say so, or holds a block."""
+    """Return the reason if an answer says that nothing further is worth trying, else an empty string.
+
+    An answer that contains a block does not decline.
+    """
     said = _DECLINED.match(text)
     if said is None or read_blocks(text, is_complete=True):
         return ""
@@ -187,10 +193,10 @@ def declines(text: str) -> str:
 
 
 def render_files(files: tuple[SourceFile, ...], language: Language) -> str:
-    """Write files as fenced blocks; the fences are longer than any run of backticks inside.
+    """Write files as fenced blocks; each fence is longer than any run of backticks inside.
 
-    `parse_answer` returns the same files for any text, if the main one comes first and is the largest with the entry
-    point, and all have usable paths.
+    `parse_answer` returns the same files for any text, provided the main file comes first and is the largest with the
+    entry point, and all paths are usable.
     """
     return "\n\n".join(_fenced(file, SPECS[language].fences[0]) for file in files)
 
@@ -228,7 +234,7 @@ def _without_drafts(blocks: list[Block]) -> list[Block]:
 
 
 def _unescaped(blocks: list[Block]) -> tuple[list[Block], tuple[str, ...]]:
-    """Undo escapes for HTML in blocks that certainly were escaped: several of them, and no `<` or `>` at all."""
+    """Undo HTML escapes in blocks that were certainly escaped: several escapes, and no `<` or `>`."""
     found: list[Block] = []
     notes: list[str] = []
     for block in blocks:

@@ -1,8 +1,8 @@
-"""Prompts of a coder's model. Pure text, from the least to the most changing part, for prefix caches.
+"""Prompts for a coder's model. Pure text, ordered from the least to the most changing part, for prefix caches.
 
-System rules, task, hardware, instructions of people, action, base, code to merge, latest attempt, history, complaint,
-request: rules and task are read once in a run, action and base once in a branch. The action is in every prompt:
-attempts that debug or improve still serve it.
+The order is: system rules, task, hardware, people's instructions, action, base, code to merge, latest attempt, history,
+complaint, request. Rules and task stay the same for a run, action and base for a branch. Every prompt contains the
+action, since attempts that debug or improve still serve it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from messages.tasks import AttemptBrief, Candidate
 from messages.verdicts import Measured, Outpaced, Scored, Unstable, outcome_line, workload_lines
 
 HISTORY_SHOWN = 12
-"""Latest attempts of the branch that are listed; older ones are counted."""
+"""Latest attempts of the branch that are listed; older ones are only counted."""
 OUTCOME_CHARS = 320
-"""Of one of them."""
+"""Maximum length of one listed outcome."""
 
 _PROGRAM_RULES = """\
 You improve programs. You are given a task (an initial program, what its evaluator says of itself), one action to try,
@@ -59,9 +59,9 @@ Answering with search/replace blocks, where the end of the question asks for the
 
 
 def system_rules(language: Language, *, is_program: bool = False, edits: bool = True) -> str:
-    """Return the rules of every call for kernels in this language, or for programs with their own evaluator.
+    """Return the rules of every call, for kernels in this language or for programs with their own evaluator.
 
-    `edits`: search/replace blocks may be asked for.
+    `edits`: whether search/replace blocks may be requested.
     """
     edit_rules = _EDIT_RULES.format(tag=SPECS[language].fences[0], path=SPECS[language].main_path) if edits else ""
     if is_program:
@@ -91,8 +91,8 @@ An answer to another task:
 
 
 def request_for(job: WriteCandidate) -> Request:
-    """Return the question of a job."""
-    # Further lines are indented, so that they are no headings.
+    """Return the model request for a job."""
+    # Indent further lines, so that they cannot be headings.
     minded = ["- " + text.replace("\n", "\n  ") for text in job.instructions]
     sections = (
         job.task.prompt,

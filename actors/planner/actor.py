@@ -1,4 +1,4 @@
-"""The planner: leads a run by folding its stream and deciding on each event."""
+"""The planner: leads a run by folding its event stream and deciding on each event."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ from messages.subjects import role_of
 
 
 class Mandate(msgspec.Struct, frozen=True, kw_only=True):
-    """One leadership of one process, as long as its lease."""
+    """One process's leadership of a run, for as long as its lease."""
 
     holder: str
     session: str
-    """Part of message ids, unique to this leadership. Letters and digits."""
+    """Part of message ids, unique to this leadership; letters and digits only."""
     check: Callable[[], None]
-    """Raises `ConflictError` once the leadership is over."""
+    """Raises `ConflictError` when the leadership is over."""
     watches_workers: bool = True
-    """Workers announce themselves, so missing ones can be reported."""
+    """True if workers announce themselves, so that missing ones can be reported."""
 
 
 _LONGEST_S = 60.0
-"""Running time that a killed run may forget at most."""
+"""Longest interval between ticks: the most running time that a killed run can forget."""
 _SHORTEST_S = 1.0
 _PART = 20
-"""Share of the remaining time that a tick takes at most."""
+"""Divisor of the remaining time: a tick takes at most one part in this number."""
 
 
 async def ticks(now: Callable[[], SearchState]) -> AsyncIterator[ClockTicked]:
-    """Yield the running time of the run over all its sessions, without pauses; `now` returns the state."""
+    """Yield the run's running time over all its sessions, excluding pauses; `now` returns the state."""
     before_s, began, rested_s = now().elapsed_s, anyio.current_time(), 0.0
     while True:
         elapsed_s = before_s + anyio.current_time() - began - rested_s
@@ -81,7 +81,7 @@ def pause_between(elapsed_s: float, limit_s: float | None) -> float:
 HASH_EVERY = 10
 """Number of facts between state hashes in decisions."""
 _AUDIT_S = 30.0
-"""Interval at which unanswered jobs of a distributed run are submitted again."""
+"""Interval at which a distributed run submits unanswered jobs again."""
 _FULL_QUEUE_WAIT_S = 0.5
 _ANSWERERS: dict[type[JobRequest | PlanRequested], Role] = {
     WriteRequested: "coder",
@@ -103,14 +103,14 @@ async def plan_run(
     mandate: Mandate | None = None,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> RunFinished:
-    """Lead a run to its end and return the fact that ended it: fold its stream, then decide on each event that comes.
+    """Lead a run to its end and return the fact that ended it: fold its stream, then decide on each new event.
 
-    The stream must be open and begin with `run.started.v1`. Says `started` once the run's queues are declared.
+    The stream must be open and begin with `run.started.v1`. Reports `started` once the run's queues are declared.
 
-    `mandate` is this process's leadership, where others may lead the run too; `lead` gives one.
+    `mandate` is this process's leadership if other processes may lead the run too; `lead` provides one.
 
     Raises:
-        messages.base.BusError: the bus failed, or somebody else leads this run.
+        messages.base.BusError: the bus failed, or another process leads this run.
         messages.base.ProtocolError: the stream is not that of a run.
     """
     who = {"worker": mandate.holder} if mandate else {}
@@ -145,11 +145,11 @@ class _Planner:
         self._submitting: set[str] = set()
         self._unserved = 0
         self._read_seq = history.last_seq
-        """Up to here all events were decided on."""
+        """Sequence number up to which all events were decided on."""
         self.finished = None if history.pending_resumption else history.finished
 
     async def declare_queues(self, history: History) -> None:
-        """Declare the run's queues; a queue of another release is left as it is."""
+        """Declare the run's queues; leave a queue unchanged if another release declared it."""
         _, *others = queues_of(self._texts.started)
         for queue in (*write_queues(self._texts.started, history.lineup), *others):
             try:
@@ -177,7 +177,7 @@ class _Planner:
         return await self._follow(after=history.last_seq)
 
     async def conclude(self, finished: RunFinished) -> None:
-        """Announce the end of the run to the bus's other users, and drop its queues."""
+        """Announce the end of the run to other users of the bus, and drop the run's queues."""
         if self._mandate is not None:
             self._check()
             await self._bus.drop_queues(self._run_id)
@@ -212,7 +212,7 @@ class _Planner:
         raise ProtocolError(f"the event stream of run {self._run_id!r} ended before the run did")
 
     async def _take(self, posted: Posted, event: Event | None) -> None:
-        """Take in an event; None stands for one that is left out."""
+        """Process an event; None stands for an omitted one."""
         with span("decide", {"run": self._run_id, "seq": posted.seq}, headers=posted.headers):
             if event is not None:
                 self._texts.take(event)
@@ -266,7 +266,7 @@ class _Planner:
         self.tasks.start_soon(self._submit, queue, job.job_id, encode(job), begins)
 
     async def _submit(self, queue: str, job_id: str, payload: bytes, begins: bool) -> None:
-        """Queue a job; `begins` if it is the first of a trace."""
+        """Queue a job; `begins` is True if the job is the first of a trace."""
         with span(f"ask {role_of(queue)}", {"run": self._run_id, "job": job_id}, side="producer", is_first=begins):
             while job_id in self._state.jobs:
                 self._check()
@@ -278,7 +278,7 @@ class _Planner:
         self._submitting.discard(job_id)
 
     async def _audit(self) -> None:
-        """Look after jobs that have been owed for a while, so that none is owed for ever."""
+        """Check jobs that have been unanswered for a while, so that none waits for ever."""
         before: set[str] = set()
         while True:
             await anyio.sleep(_AUDIT_S)
@@ -288,7 +288,7 @@ class _Planner:
             before = set(owed)
 
     async def _look_after(self, request: Requested) -> None:
-        """Submit a job again (a no-op if it is queued); give it up if its answer is there and unusable."""
+        """Submit a job again (a no-op if it is queued), or give it up if its answer arrived and is unusable."""
         answer = f"{request.job_id}.r"
         seq = await self._bus.find(self._run_id, answer, role=_ANSWERERS[type(request)])
         if seq is None and not isinstance(request, PlanRequested) and request.job_id in self._state.jobs:
@@ -314,7 +314,7 @@ class _Planner:
             await self._publish(lost, msg_id=f"{letter.msg_id}.r")
 
     async def _give_up_unread(self, last_seq: int) -> None:
-        """Give up jobs with unusable answers up to here: other answers under their ids would be refused."""
+        """Give up jobs with unusable answers up to here, since other answers under their ids would be refused."""
         for job_id, job in list(self._state.jobs.items()):
             role = _ANSWERERS[type(job.request)]
             answered = await self._bus.find(self._run_id, f"{job_id}.r", role=role)
@@ -322,9 +322,9 @@ class _Planner:
                 await self._give_up_if_owed(f"{job_id}.r")
 
     async def _give_up_if_owed(self, msg_id: str, *, by: Role | None = None) -> None:
-        """Give up a job that is still owed though this was its answer: of a newer release, or nonsense.
+        """Give up a job that is still open after its answer: the answer was invalid or from a newer release.
 
-        Not if the sender `by` has no business with it: the answer may still come.
+        Does nothing if the sender `by` is not in charge of the job, since the real answer may still arrive.
         """
         job_id = msg_id.removesuffix(".r")
         job = self._state.jobs.get(job_id)

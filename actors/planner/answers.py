@@ -1,11 +1,11 @@
-"""The planner's model: asked for edits, and its answer read as an edit script.
+"""The planner's model: requests edits and parses the answer as an edit script.
 
-The last usable object outside of marked reasoning counts. Harmless slips are put right and noted: trailing commas,
+The last usable JSON object outside marked reasoning counts. Harmless mistakes are corrected and noted: trailing commas,
 comments and line breaks in strings; numbers as text, whole numbers with a decimal point, `null` for an optional field,
 one string for a list, upper-case `op`, long titles; an object of one field around the script; unknown fields.
 
-Fields that the machine owns are refused: writing them shows a false belief about the search. An unreadable edit is left
-out with the reason; a script without a readable edit is refused.
+Fields that the machine owns are refused, since writing them shows a false belief about the search. An unreadable edit
+is omitted, with the reason; a script without a readable edit is refused.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from messages.events import EditsProposed, JobLost
 
 MAX_TITLE_CHARS: Final = 120
 _MAX_UNMATCHED: Final = 64
-"""Unclosed braces after which an answer is given up: each costs a pass over the rest."""
+"""Number of unclosed braces after which an answer is given up: each costs a pass over the remaining text."""
 _FIELD: Final = re.compile(r'"(?:edits|summary|open_questions)"\s*:')
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
 _SLIP: Final = re.compile(
@@ -43,19 +43,19 @@ _BELIEFS: Final = frozenset({"title", "description", "difficulty", "priority", "
 MACHINE_FIELDS: Final = (frozenset(Node.__struct_fields__) - _BELIEFS) | frozenset(
     {"id", "status", "result", "results", "score", "speedup", "credit", "latency_us", "visits", "attempts", "version"}
 )
-"""Fields of a node that only the machine writes, and other names for them."""
+"""Node fields that only the machine writes, and other names for them."""
 
 
 class ReadScript(NamedTuple):
-    """An answer as it was read."""
+    """A parsed answer."""
 
     script: EditScript | None
     complaint: str
-    """Advice on what was wrong; empty if there is a script."""
+    """The mistake and how to correct it; empty if there is a script."""
     notes: tuple[str, ...] = ()
-    """Slips that were put right."""
+    """Harmless mistakes that were corrected."""
     unread: tuple[Refusal, ...] = ()
-    """Edits left out, by their positions in the answer."""
+    """Omitted edits, by their positions in the answer."""
 
 
 def parse_script(text: str) -> tuple[EditScript | None, str]:
@@ -64,9 +64,9 @@ def parse_script(text: str) -> tuple[EditScript | None, str]:
 
 
 def read_script(text: str) -> ReadScript:
-    """Find the edit script in an answer: the last readable JSON object with a field of a script, in a fence or bare.
+    """Find the edit script in an answer: the last readable JSON object with a script field, fenced or not.
 
-    If none can be read, the complaint is about the last.
+    If no object can be read, the complaint is about the last one.
     """
     spoken = split_reasoning(text)
     refused: ReadScript | None = None
@@ -141,7 +141,7 @@ class _Mending:
         return {**fields, "op": str(op).strip().lower()}
 
     def _fields(self, given: Mapping[str, Any], kind: type[msgspec.Struct], where: str) -> dict[str, Any]:
-        """Return the fields that a struct has, put right. Raises `CodecError` for one that the machine owns."""
+        """Return the values for a struct's fields, corrected. Raises `CodecError` for a field that the machine owns."""
         known = {field.name: field for field in msgspec.structs.fields(kind)}
         unknown = [name for name in given if name not in known and name != kind.__struct_config__.tag_field]
         if owned := [name for name in unknown if name in MACHINE_FIELDS]:
@@ -233,7 +233,7 @@ log = structlog.get_logger(__name__)
 
 
 def read_proposal(question: Request, answer: Answer) -> EditsProposed:
-    """Return the event of an answer to the planner's question. Pure: replays read the same answer alike."""
+    """Return the event for an answer to the planner's question. Pure, so replays parse it identically."""
     return copied(
         EditsProposed,
         answer,
@@ -256,18 +256,18 @@ def _is_usable(text: str) -> bool:
 
 
 class Adviser:
-    """Asks the planner's questions. One at a time, but for those of a run that was just resumed."""
+    """Asks the planner's questions, one at a time except just after a run was resumed."""
 
     def __init__(self, model: Model, *, was_answered: bool) -> None:
-        """Begin; `was_answered`: the run has had an answer before, so its endpoint works."""
+        """Set up; `was_answered`: the run has received an answer before, so its endpoint works."""
         self._model = model
         self._was_answered = was_answered
 
     async def propose(self, question: Request) -> EditsProposed | JobLost:
         """Return the answer to a question: an edit script, a complaint about the answer, or a failure.
 
-        A failed question is asked again under the same id as workers do, once the endpoint has answered before: a run
-        that cannot begin shall say so soon.
+        If the endpoint has answered before, a failed question is asked again under the same id, as workers do.
+        Otherwise the failure is reported at once, so that a run that cannot begin says so soon.
         """
         asked = msgspec.structs.replace(question, ending=_ending, schema=_SCHEMA)
         attempt = 0

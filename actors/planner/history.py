@@ -1,4 +1,4 @@
-"""A run's past: the fold of the decisions in its stream, and the events without a decision."""
+"""A run's past: the fold of the decisions in its stream, and the events that are not decided on."""
 
 from __future__ import annotations
 
@@ -30,38 +30,38 @@ _OF_ONE_SESSION = StopRequested | PauseRequested | ContinueRequested | ClockTick
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a planner needs to go on."""
+    """Everything a planner needs to continue a run."""
 
     state: SearchState
     texts: Texts
     pending: tuple[tuple[int, Event], ...]
-    """Events without a decision, in order of handling, with their sequence numbers."""
+    """Undecided events in order of handling, with their sequence numbers."""
     asked: Mapping[str, SearchState]
-    """Unanswered jobs, by id, with the state right after their request."""
+    """Unanswered jobs by id, with the state right after their request."""
     finished: RunFinished | None
-    """The end of the run, unless it was reopened since."""
+    """The end of the run, unless it has been reopened since."""
     last_seq: int
     last_decision: int
 
     @property
     def lineup(self) -> Lineup:
-        """Models asked from now on; an undecided opening may name them."""
+        """Models to ask from now on; an undecided start or resumption may name them."""
         openings = [event.lineup for _, event in self.pending if isinstance(event, RunStarted | RunResumed)]
         return next((lineup for lineup in reversed(openings) if lineup is not None), self.state.lineup)
 
     @property
     def pending_resumption(self) -> bool:
-        """True if a resumption is not decided on yet."""
+        """True if a resumption is still undecided."""
         return any(isinstance(event, RunResumed) for _, event in self.pending)
 
 
 async def read_history(bus: Bus, run_id: str) -> History:
-    """Read a run's stream up to its present end.
+    """Read a run's stream up to its current end.
 
     Raises:
         messages.base.BusError: the stream cannot be read.
-        messages.codec.CodecError: it holds something that is no record of ours.
-        messages.base.ProtocolError: it holds a planner's word that this release cannot read, and so cannot go by.
+        messages.codec.CodecError: it contains something that is not one of our records.
+        messages.base.ProtocolError: it contains a planner's record that this release cannot read, and so cannot follow.
     """
     last = await bus.open_stream(run_id)
     folding = Folding()
@@ -81,7 +81,7 @@ async def read_history(bus: Bus, run_id: str) -> History:
 
 
 def fold(records: Iterable[tuple[int, Body]]) -> History:
-    """Fold records that lie on disk."""
+    """Fold records that are on disk."""
     folding = Folding()
     for seq, body in records:
         folding.take(seq, body)
@@ -89,7 +89,7 @@ def fold(records: Iterable[tuple[int, Body]]) -> History:
 
 
 class Folding:
-    """Takes records in order. Decisions change the state; events wait for theirs."""
+    """Folds records in order. Decisions change the state; events wait for their decisions."""
 
     def __init__(self) -> None:
         self.state = SearchState()
@@ -101,7 +101,7 @@ class Folding:
         self._last_decision = 0
 
     def take(self, seq: int, body: Body | None) -> None:
-        """Fold one record; None if it is left out."""
+        """Fold one record; None stands for an omitted one."""
         self._last_seq = seq
         if body is None:
             return
@@ -113,7 +113,8 @@ class Folding:
         if isinstance(cause, RunResumed):
             self._waiting = _without_void(self._waiting, body.cause)
         elif not isinstance(cause, RunStarted) and not (self.state.finished and isinstance(cause, SteeringRequested)):
-            # In order: what came before led to nothing, and must not lead to something in a later state.
+            # Events are decided on in order: those before this one led to nothing, and must not lead to something in a
+            # later state.
             self._waiting = {at: event for at, event in self._waiting.items() if at > body.cause}
         self._last_decision = seq
         for fact in body.facts:
@@ -150,8 +151,8 @@ class Folding:
 def _in_handling_order(waiting: dict[int, Event], *, steers_first: bool) -> tuple[tuple[int, Event], ...]:
     """Put the latest resumption first: it lifts a stop, and earlier events were meant for the stopped run.
 
-    Only an undecided start of the run comes before it, and orders of people to a finished run. Requests to stop and
-    ticks from before the resumption are void.
+    Only an undecided start of the run and orders to a finished run come before it. Requests to stop and ticks from
+    before the resumption are void.
     """
     resumed = [seq for seq, event in waiting.items() if isinstance(event, RunResumed)]
     if not resumed:

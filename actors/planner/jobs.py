@@ -1,4 +1,4 @@
-"""Jobs from requests: ids in the state become the programs and verdicts of a job, taken from the run's events."""
+"""Builds jobs from requests: replaces ids in the state by the programs and verdicts from the run's events."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from messages.tasks import Action, AttemptBrief, Candidate
 from messages.verdicts import DidNotBuild, Measured, Verdict, WorkloadProfile
 
 _PROMPTS_KEPT = 4
-"""The newest prompts of the planner; the next one quotes the last, or one shortly before."""
+"""Number of latest planner prompts kept; the next one quotes the last, or one shortly before it."""
 
 
 def whole_records(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield a run's records, from its first on, with whole prompts and answers."""
+    """Yield a run's records, beginning with its first, with quotes in prompts and answers expanded."""
     texts = Texts()
     for record in records:
         texts.take(record.body)
@@ -42,14 +42,14 @@ def whole_records(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def whole_written(written: CandidateWritten, find: Callable[[Quote], str | None]) -> CandidateWritten:
-    """Return a coder's answer with whole prompt and answer; `find` returns the quoted texts."""
+    """Return a coder's answer with quotes in prompt and answer expanded; `find` returns the quoted texts."""
     prompt = whole(written.prompt, written.prompt_quotes, find)
     answer = whole(written.answer, written.answer_quotes, find)
     return replace(written, prompt=prompt, prompt_quotes=(), answer=answer, answer_quotes=())
 
 
 def text_of(candidate: Candidate, path: str) -> str | None:
-    """Return one of a candidate's files; None if there is none of that name."""
+    """Return the text of one of a candidate's files; None if no file has that path."""
     return next((file.text for file in candidate.files if file.path == path), None)
 
 
@@ -62,10 +62,10 @@ class Texts:
         self._verdicts: dict[str, Verdict] = {}
         self._blobs: dict[str, str] = {}
         self._prompts: dict[str, str] = {}
-        """Of the planner's jobs."""
+        """Prompts of the planner's jobs, by job id."""
 
     def take(self, body: Body) -> None:
-        """Keep the texts of an event."""
+        """Store the texts of an event."""
         match body:
             case RunStarted():
                 self._started = body
@@ -91,7 +91,7 @@ class Texts:
                 pass
 
     def whole(self, body: Body) -> Body:
-        """Return an event that was taken with its whole prompt and answer."""
+        """Return a stored event with quotes in its prompt and answer expanded."""
         match body:
             case CandidateWritten():
                 return whole_written(body, self.quoted)
@@ -102,7 +102,7 @@ class Texts:
                 return body
 
     def quoting(self, said: EditsProposed | JobLost) -> EditsProposed | JobLost:
-        """Return an answer of the planner's model without the part of its prompt that the one before has."""
+        """Return an answer of the planner's model; the part of its prompt shared with the previous one is quoted."""
         if isinstance(said, JobLost):
             return said
         if self._prompts:
@@ -113,7 +113,7 @@ class Texts:
         return replace(said, prompt=prompt, prompt_quotes=quotes)
 
     def quoted(self, quote: Quote) -> str | None:
-        """Return the text that a quote is from; None if it is unknown."""
+        """Return the text that a quote refers to; None if it is unknown."""
         if quote.source == TASK:
             return self._started.description.prompt if self._started is not None else None
         if quote.source in self._prompts:
@@ -126,7 +126,7 @@ class Texts:
         """The run's first event.
 
         Raises:
-            ProtocolError: the stream does not begin with it.
+            ProtocolError: the stream does not begin with this event.
         """
         if self._started is None:
             raise ProtocolError("the event stream does not begin with run.started.v1")
@@ -136,7 +136,7 @@ class Texts:
         """Return a program of this run.
 
         Raises:
-            ProtocolError: there is none with this hash.
+            ProtocolError: no program has this hash.
         """
         if candidate_id not in self._candidates:
             raise ProtocolError(f"the event stream holds no candidate {candidate_id!r}")
@@ -151,7 +151,7 @@ class Texts:
         return self._verdicts.get(candidate_id)
 
     def profile(self, candidate_id: str) -> tuple[WorkloadProfile, ...]:
-        """Return the program's GPU profile for models; empty if unknown."""
+        """Return the program's GPU profile as shown to models; empty if unknown."""
         verdict = self._verdicts.get(candidate_id)
         return told_of(verdict.profile) if isinstance(verdict, Measured) else ()
 
@@ -167,7 +167,7 @@ JobRequest = WriteRequested | BuildRequested | EvaluationRequested | InitialRequ
 
 
 def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
-    """Return the job of a request, with everything a stateless worker needs."""
+    """Return the job for a request, with everything a stateless worker needs."""
     if isinstance(request, WriteRequested):
         return _write_job(state, texts, request)
     candidate, target = texts.candidate(request.candidate_id), texts.started.target
@@ -191,7 +191,7 @@ def job_for(state: SearchState, texts: Texts, request: JobRequest) -> Command:
 
 
 def given_answer(texts: Texts, request: WriteRequested, given_id: str) -> CandidateWritten:
-    """Return a coder's answer for a candidate that is there already."""
+    """Return a coder's answer for a candidate that already exists."""
     return CandidateWritten(
         job_id=request.job_id,
         branch_id=request.branch_id,
@@ -205,18 +205,18 @@ def given_answer(texts: Texts, request: WriteRequested, given_id: str) -> Candid
 
 
 def write_queues(started: RunStarted, lineup: Lineup) -> tuple[str, ...]:
-    """Return the names of the run's queues for writing, one per tier of coders, the run's own first."""
+    """Return the names of the run's write queues, one per tier of coders, the run's own tier first."""
     tiers = dict.fromkeys((started.tier, *further_tiers(started, lineup)))
     return tuple(subjects.write_jobs(started.run_id, tier) for tier in tiers)
 
 
 def further_tiers(started: RunStarted, lineup: Lineup) -> tuple[str, ...]:
-    """Return the tiers besides the run's own that have one of its models."""
+    """Return the tiers, other than the run's own, that serve one of its models."""
     return tuple(dict.fromkeys(offer.tier for offer in lineup.coders if offer.tier not in ("", started.tier)))
 
 
 def queues_of(started: RunStarted) -> tuple[str, str, str]:
-    """Return the names of the run's queues for writing (by its tier), building and evaluating."""
+    """Return the names of the run's queues for writing (for its own tier), building and evaluating."""
     language, arch = started.description.language, started.target.arch
     return (
         subjects.write_jobs(started.run_id, started.tier),

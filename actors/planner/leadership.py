@@ -1,8 +1,8 @@
-"""Leadership of a run: one process at a time has its lease and leads it; others stand by.
+"""Leadership of a run: one process at a time has its lease and leads it; others are on standby.
 
-The entry `lease.<run>` holds its holder's name and expires unless renewed. The holder counts its time from before each
-renewal, so by its own clock it stops before anybody else can begin. A lease alone gives no safety (clocks differ,
-processes freeze): the fence of the decisions does. A leader that loses either stands by again.
+The entry `lease.<run>` contains its holder's name and expires unless renewed. The holder counts its time from before
+each renewal, so by its own clock it stops before another process can begin. A lease alone gives no safety (clocks
+differ, processes freeze); the fence on decisions does. A leader that loses either returns to standby.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from messages.facts import RunFinished
 from messages.presence import lease_key
 
 PARTING_S = 2.0
-"""Time limit for giving a lease back; otherwise it expires."""
+"""Time limit for releasing a lease; after that it is left to expire."""
 _STEADY_S = 30.0
-"""A leadership of this length counts as no failure."""
+"""A leadership that lasted this long does not count as a failure."""
 _FAILURES = 5
-"""Bus failures in a row, soon after taking the lease, that end the process."""
+"""Consecutive bus failures, soon after taking the lease, that end the process."""
 
 log = structlog.get_logger(__name__)
 
 
 class LeaseTerms(msgspec.Struct, frozen=True, kw_only=True):
-    """The times of a lease."""
+    """The timing parameters of a lease."""
 
     ttl_s: int = 10
     renew_s: float = 3.0
     retry_s: float = 0.5
     """Pause before a failed renewal is tried again."""
     poll_s: float = 0.5
-    """Interval at which a standby looks."""
+    """Interval at which a standby process checks the lease."""
 
 
 async def lead(
@@ -53,14 +53,14 @@ async def lead(
     watches_workers: bool = True,
     task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
 ) -> RunFinished:
-    """Wait for a run's lease, lead the run, and give the lease back; stand by again whenever it is lost.
+    """Wait for a run's lease, lead the run, and release the lease; return to standby whenever it is lost.
 
-    Any number of processes may do so for the same run; all return the fact that ended it. `terms` are the same for all;
-    `watches_workers` reports jobs without workers, where workers announce themselves. Says `started` once the run's
-    queues are declared by us for the first time.
+    Any number of processes may do so for the same run; all return the fact that ended it. `terms` must be the same for
+    all; `watches_workers` reports jobs without workers, if workers announce themselves. Reports `started` once this
+    process has declared the run's queues for the first time.
 
     Raises:
-        messages.base.BusError: the bus fails at each leadership, though the lease can be had.
+        messages.base.BusError: the bus fails at each leadership, although the lease can be obtained.
         messages.base.ProtocolError: the stream is not that of a run.
     """
     terms = terms or LeaseTerms()
@@ -93,7 +93,7 @@ async def lead(
 
 
 class Lease:
-    """The lease of one run, as one process sees it."""
+    """The lease of one run, as seen by one process."""
 
     def __init__(self, bus: Bus, run_id: str, holder: str, terms: LeaseTerms) -> None:
         self.holder = holder
@@ -110,7 +110,7 @@ class Lease:
             raise ConflictError(f"the lease of run {self._run_id!r} is not held, or was not renewed in time")
 
     async def take(self) -> None:
-        """Wait until the lease is free and take it, also while the bus is away."""
+        """Wait until the lease is free and take it, even while the bus is unreachable."""
         is_away = False
         try:
             while True:
@@ -136,7 +136,7 @@ class Lease:
             self.check()
 
     async def give_back(self) -> None:
-        """Release the lease if it is ours; shielded from cancellation and bounded in time."""
+        """Release the lease if this process holds it; shielded from cancellation and limited in time."""
         self._until = float("-inf")
         with anyio.move_on_after(PARTING_S, shield=True):
             try:

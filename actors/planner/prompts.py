@@ -1,9 +1,9 @@
-"""Prompts of the planner's model: rules, tree, reports and standing of the search. Pure text.
+"""Prompts for the planner's model: rules, tree, reports and status of the search. Pure text.
 
-Parts from the least to the most changing, for prefix caches: the rules and the task text; the tree as last written
-whole and all changes since; the standing and the request. Tree lines stand in order of insertion, shown whole or not at
-all. Over the budget these give way, in order: tails of titles of finished nodes; old, deep, settled subtrees (one line
-counts them); open nodes of low V and the rest, oldest first (one line counts them).
+Parts are ordered from the least to the most changing, for prefix caches: the rules and the task text; the tree as last
+written whole and all changes since; the status and the request. Tree lines are in order of insertion, each shown whole
+or not at all. Over the budget these are dropped, in order: tails of titles of finished nodes; old, deep, settled
+subtrees (one line counts them); open nodes of low V and the rest, oldest first (one line counts them).
 """
 
 from __future__ import annotations
@@ -98,11 +98,11 @@ Example for another task, a sum over a list of images:
 
 
 MAX_SHOWN_CHARS = 8000
-"""Of all instructions in one prompt, but the newest is always shown whole."""
+"""Maximum length of all instructions in one prompt, but the newest is always shown whole."""
 
 
 def told(state: SearchState, audience: Audience) -> list[Instruction]:
-    """Return the instructions for the planner's or the coders' model, oldest first."""
+    """Return the instructions to show to the planner's or the coders' model, oldest first."""
     meant = [said for said in state.instructions if said.to in (audience, "both")]
     room, first = MAX_SHOWN_CHARS, len(meant)
     while first > 0 and (first == len(meant) or len(meant[first - 1].text) <= room):
@@ -112,7 +112,7 @@ def told(state: SearchState, audience: Audience) -> list[Instruction]:
 
 
 def instruction_lines(texts: Sequence[str]) -> str:
-    """Write instructions as list items; further lines are indented, so that they are no headings."""
+    """Write instructions as list items; further lines are indented, so that they cannot be headings."""
     return "\n".join("- " + text.replace("\n", "\n  ") for text in texts)
 
 
@@ -121,7 +121,7 @@ _FILES_SHOWN = 4
 
 @lru_cache(maxsize=1024)
 def diff_line(before: Candidate, after: Candidate) -> str:
-    """Return in one line the changed files and by how many lines; moved lines do not count."""
+    """Return one line with the changed files and their numbers of changed lines; moved lines do not count."""
     old, new = ({file.path: file.text for file in candidate.files} for candidate in (before, after))
     changed = [path for path in sorted(old | new) if old.get(path) != new.get(path)]
     parts = [_file(path, old.get(path), new.get(path)) for path in changed[:_FILES_SHOWN]]
@@ -137,17 +137,17 @@ def _file(path: str, before: str | None, after: str | None) -> str:
 
 
 _RECENT = 64
-"""Nodes inserted last keep their whole titles."""
+"""Number of latest nodes that keep their whole titles."""
 _SHORT_TITLE = 32
 
 
 _written_whole: list[tuple[Snapshot, int, str]] = []
-"""Texts of the last snapshots: every prompt until the next one repeats it."""
+"""Texts of the latest snapshots: every prompt repeats the same text until the next snapshot."""
 _SNAPSHOTS_KEPT = 8
 
 
 def snapshot_digest(snapshot: Snapshot, *, budget_bytes: int) -> str:
-    """Return the lines of the tree at the snapshot; the same text at each call."""
+    """Return the lines of the tree at the snapshot; every call returns the same text."""
     for kept, budget, text in _written_whole:
         if kept is snapshot and budget == budget_bytes:
             return text
@@ -161,7 +161,7 @@ def snapshot_digest(snapshot: Snapshot, *, budget_bytes: int) -> str:
 def tree_digest(nodes: list[Node], *, budget_bytes: int, shown: Iterable[str] = ()) -> str:
     """Return the lines of all nodes, given in order of insertion, in about `budget_bytes` of UTF-8.
 
-    The root and the nodes in `shown` give way last.
+    The root and the nodes in `shown` are dropped last.
     """
     lines = {node.node_id: node_line(node) for node in nodes}
     size = _size(lines)
@@ -183,13 +183,13 @@ def tree_digest(nodes: list[Node], *, budget_bytes: int, shown: Iterable[str] = 
 
 
 _known: dict[tuple[str, bool], tuple[Node, str]] = {}
-"""The line last written for a node's id, with the node: nodes are immutable, and comparing identities is cheap."""
+"""The line last written for each node id, with its node: nodes are immutable, so comparing identities suffices."""
 
 
 def node_line(node: Node, *, short: bool = False) -> str:
-    """Return a node in one line: id, parent, state, V, difficulty, title, expectation, best result, tries, statuses.
+    """Return one line: id, parent, state, V, difficulty, title, expectation, best result, tries, statuses.
 
-    A node in flight is written as an open one: a line holds until another replaces it.
+    A node in flight is shown as open, since a line stays valid until another replaces it.
     """
     key = (node.node_id, short)
     known = _known.get(key)
@@ -271,7 +271,7 @@ def _size(lines: dict[str, str]) -> int:
 
 
 def _bytes(line: str) -> int:
-    """Return a line's length as UTF-8, its end included."""
+    """Return a line's length in UTF-8 bytes, including its line end."""
     return 1 + (len(line) if line.isascii() else len(line.encode()))
 
 
@@ -289,7 +289,7 @@ class _Hidden(msgspec.Struct):
     states: Counter[str]
     best: Node | None = None
     text: str = ""
-    """The line, once everything is counted."""
+    """The line, set once everything is counted."""
 
     def take(self, node: Node) -> None:
         self.states[_state(node)] += 1
@@ -304,9 +304,9 @@ class _Hidden(msgspec.Struct):
 
 
 def _fold(nodes: list[Node], lines: dict[str, str], excess: int, protected: set[str]) -> dict[str, _Hidden]:
-    """Replace settled subtrees by counts, deepest and oldest first, until `excess` bytes are gone.
+    """Replace settled subtrees by counts, deepest and oldest first, until `excess` bytes are saved.
 
-    Returns the counts, by the node under which they stand.
+    Returns the counts, by the node below which they appear.
     """
     settled = _settled(nodes, protected)
     groups: dict[str, list[Node]] = {}
@@ -368,11 +368,11 @@ def _leave_out(
 
 
 _NOTE_CHARS = 120
-"""Room for the line that counts the rest."""
+"""Space reserved for the line that counts the rest."""
 
 
 def _interest(node: Node) -> tuple[int, float, int]:
-    """Rank lines: finished nodes, open nodes by V, nodes in flight; newer ones last."""
+    """Rank lines: finished nodes, then open nodes by V, then nodes in flight; newer ones last."""
     rank = {"pruned": 0, "closed": 1, "open": 2, "in_flight": 3}[node.state]
     return rank, node.priority if node.state == "open" else _credit(node), number_of(node.node_id)
 
@@ -401,16 +401,16 @@ class Telling(msgspec.Struct, frozen=True, kw_only=True):
 
     scored: bool
     incumbent: Incumbent | None
-    """At that call."""
+    """Incumbent at the time of that call."""
     programs: Callable[[str], Candidate | None]
     roofline: Roofline | None = None
-    """Of the task on its device; None: unknown, or different for each workload."""
+    """Roofline of the task on its device; None if unknown, or different for each workload."""
 
 
 def report_section(telling: Telling, report: Report, node: Node) -> str:
     """Describe a finished branch: action, attempts by status, best against parent, expectation and incumbent.
 
-    `node` is the branch's node when it was first described.
+    `node` is the branch's node as it was when first described.
     """
     if report.refuted:
         return _refutation(node, report)
@@ -442,7 +442,7 @@ def _refutation(node: Node, report: Report) -> str:
 
 
 def childless_section(state: SearchState, childless: tuple[str, ...]) -> str:
-    """Ask once for children of closed nodes that have none open."""
+    """Ask once for children of closed nodes that have no open child."""
     if not childless:
         return ""
     lines = [f"- {node_id}: {state.node(node_id).title} ({_score(state.node(node_id).best)})" for node_id in childless]
@@ -546,7 +546,7 @@ def picture_section(state: SearchState) -> str:
 
 
 def profile_section(state: SearchState, profiles: Callable[[str], tuple[WorkloadProfile, ...]]) -> str:
-    """Say what takes the time of the best kernel so far, where a GPU has told it."""
+    """Say what takes the time in the best kernel so far, if a GPU profile exists."""
     best = state.incumbent
     told = describe_profile(profiles(best.candidate_id)) if best is not None else ""
     return f"# What takes the time of the best so far ({best.node_id})\n\n{told}" if best is not None and told else ""
@@ -560,7 +560,7 @@ def calibration_section(state: SearchState) -> str:
 
 
 def calibration_lines(record: Calibration) -> list[str]:
-    """Return the record in a few lines; none before there is one."""
+    """Return the calibration in a few lines; none while there is no data."""
     lines = []
     if record.mean_ratio is not None:
         lines.append(
@@ -588,7 +588,7 @@ def frontier_section(state: SearchState) -> str:
 
 
 def refused_section(refusals: tuple[Refusal, ...]) -> str:
-    """Say why the previous answer was refused."""
+    """List the reasons why the previous answer was refused."""
     if not refusals:
         return ""
     lines = [
@@ -602,7 +602,7 @@ def refused_section(refusals: tuple[Refusal, ...]) -> str:
 
 
 def budget_section(state: SearchState) -> str:
-    """Say what is used of the budget, and what the best is so far."""
+    """Report the used budget and the best result so far."""
     budget = state.settings.budget
     lines = [f"- {state.rounds} of {budget.max_rounds} rounds are used"]
     if budget.wall_clock_s is not None:
@@ -643,15 +643,15 @@ def plan_request(
     profiles: Callable[[str], tuple[WorkloadProfile, ...]] = lambda _: (),
     digest_tokens: int = DIGEST_TOKENS,
 ) -> Request:
-    """Return the question of a call for edits.
+    """Return the model request of a call for edits.
 
     Args:
-        state: the search at the time of asking.
-        request: branches to tell of, number of wanted actions, and why the previous answer was refused.
-        description: of the task, for models.
-        programs: the run's programs by their ids, for their changes.
-        profiles: their GPU profiles, for the best's.
-        digest_tokens: approximate length of the tree's part.
+        state: the search when the question is asked.
+        request: branches to report, number of wanted actions, and why the previous answer was refused.
+        description: the task's description for models.
+        programs: returns the run's programs by id, to show their changes.
+        profiles: returns their GPU profiles, to show the best's.
+        digest_tokens: approximate length of the part with the tree.
     """
     minded = instruction_lines([f"{said.number}. {said.text}" for said in told(state, "planner")])
     sections = (
@@ -682,7 +682,7 @@ def _told(
     programs: Callable[[str], Candidate | None],
     digest_tokens: int,
 ) -> Iterator[str]:
-    """Yield the tree as last written whole, and the additions since: as before, and the new ones."""
+    """Yield the tree as last written whole, then the additions: earlier ones unchanged, and the new ones."""
     snapshot, calls = as_told(state, request)
     tree = snapshot_digest(snapshot, budget_bytes=int(digest_tokens * snapshot.bytes_per_token))
     yield f"# The tree\n\nAs it was after {snapshot.round} rounds.\n\n{tree}"

@@ -1,6 +1,6 @@
-"""The run's card: the entry that says which run it is, who leads it, and how far it is.
+"""The run's card: the entry that says which run it is, who leads it, and what progress it has made.
 
-It is for people and for workers that look for work; the run does not depend on it.
+It serves people and workers that look for work; the run does not depend on it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from messages.facts import RunFinished
 from messages.presence import RunCard, decode_card, encode_entry, run_key
 
 EVERY_S = 2.0
-"""Interval between looks for news."""
+"""Interval between checks for news."""
 
 log = structlog.get_logger(__name__)
 
 
 class CardKeeper:
-    """Writes one run's card while its process leads the run."""
+    """Writes one run's card while this process leads the run."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class CardKeeper:
         every_s: float = EVERY_S,
         now: Callable[[], str] = utc_now,
     ) -> None:
-        """Prepare the card of a run: `state` returns its search, `now` the time."""
+        """Prepare the card of a run: `state` returns its search, `now` the current time."""
         self._bus = bus
         self._started = started
         self._holder = holder
@@ -53,7 +53,7 @@ class CardKeeper:
         self._said: RunCard | None = None
 
     async def keep(self) -> None:
-        """Write news until cancelled. While the bus is away the card stays as it is."""
+        """Write news until cancelled. While the bus is unreachable the card stays unchanged."""
         while True:
             try:
                 await self._write(self._card(None))
@@ -83,7 +83,7 @@ class CardKeeper:
                 return
 
     async def _find(self) -> RunCard | None:
-        """Go on with the existing card: it says when the run was submitted."""
+        """Find and continue the existing card, which says when the run was submitted."""
         entry = await self._bus.get(self._key)
         found = decode_card(entry.value) if entry else None
         self._revision = entry.revision if entry else 0

@@ -1,6 +1,6 @@
-"""Reports jobs that wait while no worker could do them, with the reason: once, and again now and then.
+"""Reports waiting jobs that no worker can do, with the reason: once, and again at intervals.
 
-The search waits for them without limit: an evaluator may be started at any time.
+The search waits for them without limit, since an evaluator may be started at any time.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from messages.tasks import Target
 
 EVERY_S = 5.0
 PATIENCE_S = 20.0
-"""Waiting time before a report: processes come and go, and prove themselves first."""
+"""Waiting time before a report: processes come and go, and run a self-test first."""
 AGAIN_S = 300.0
-"""Pause between equal reports."""
+"""Pause before the same report is repeated."""
 _STATES: dict[WorkerState, str] = {"proving": "that proves itself first", "leaving": "that leaves", "unfit": "unfit"}
 
 log = structlog.get_logger(__name__)
@@ -48,7 +48,7 @@ class UnservedWatch:
 
     def __init__(self, started: RunStarted, *, patience_s: float = PATIENCE_S, again_s: float = AGAIN_S) -> None:
         self._queues: dict[Role, str] = {role_of(queue): queue for queue in queues_of(started)}
-        # As much of the run's card as says who may do its jobs.
+        # The parts of the run's card that determine who may do its jobs.
         self._wanted = RunCard(
             run_id=started.run_id,
             task_name=started.task.name,
@@ -64,7 +64,7 @@ class UnservedWatch:
         self._waits: dict[Role, _Wait] = {}
 
     def look(self, state: SearchState, presences: Iterable[Presence], now: float) -> list[JobsUnserved]:
-        """Return the reports due at `now` (a monotonic clock), given the processes that announced themselves."""
+        """Return the reports due at `now` (monotonic clock), given the processes that announced themselves."""
         there = [presence for presence in presences if presence.state != "left"]
         in_hand = {busy.job_id for presence in there for busy in presence.busy}
         found = []
@@ -116,7 +116,7 @@ def _waiting_jobs(role: Role, state: SearchState) -> set[str]:
 
 
 def _missing_words(role: Role, card: RunCard, there: Iterable[Presence]) -> str:
-    """Say who is needed, who is there instead and why that does not help, and what to start."""
+    """Describe the needed worker, the present ones and why they do not qualify, and what to start."""
     others = Counter(_why_not(presence, card) for presence in there if presence.role == role)
     seen = ", ".join(f"{count} {role}{'s' if count > 1 else ''} {why}" for why, count in sorted(others.items()))
     needed = f"tier {card.tier}" if role == "coder" else _served_words(role, card.language, card.target, card.target)
@@ -135,7 +135,7 @@ def _why_not(presence: Presence, card: RunCard) -> str:
 
 
 def _served_words(role: Role, language: Language, own: Target, wanted: Target) -> str:
-    """Say what is served, in detail only where that makes the difference."""
+    """Describe what is served, in detail only where the details differ."""
     if role == "builder":
         return f"{language}, {own.arch}, {own.toolchain}"
     return f"{language} on {_device_words(own) if own.device == wanted.device else own.device}"

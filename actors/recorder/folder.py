@@ -55,29 +55,29 @@ class Manifest(Message, frozen=True, kw_only=True):
 
 
 class KeptAttempt(Message, frozen=True, kw_only=True):
-    """`attempt.json`: a coder's answer as it was read."""
+    """`attempt.json`: a coder's answer as parsed."""
 
     job_id: str
     branch_id: str
     candidate_id: str | None = None
-    """None: the answer holds no candidate."""
+    """None if the answer contains no candidate."""
     complaint: str = ""
     declined: str = ""
     notes: tuple[str, ...] = ()
-    """Slips that were put right."""
+    """Harmless mistakes that were corrected."""
     model: str
     usage: Usage
     latency_s: float
     finish_reason: str
     texts: str
-    """Folder, relative to the run's, of `prompt.md` and `answer.md`."""
+    """Folder, relative to the run's folder, that contains `prompt.md` and `answer.md`."""
 
 
 class KeptVerdict(Message, frozen=True, kw_only=True):
-    """`verdict.json`: the latest verdict on a candidate; if a confirmation's, `screen.json` holds the screening's."""
+    """`verdict.json`: the latest verdict on a candidate; if a confirmation's, `screen.json` has the screening's."""
 
     seq: int
-    """Number of its event in the run's stream."""
+    """Number of the verdict's event in the run's stream."""
     at: str
     job_id: str
     purpose: str
@@ -89,10 +89,10 @@ class KeptVerdict(Message, frozen=True, kw_only=True):
 
 
 class Evidence(Message, frozen=True, kw_only=True):
-    """`evidence.json`: why the files beside it are the best of the run, and how they were found."""
+    """`evidence.json`: why the files in this folder are the best of the run, and how they were found."""
 
     seq: int
-    """Number of the decision that made it the incumbent."""
+    """Number of the decision that made the candidate the incumbent."""
     at: str
     run_id: str
     candidate_id: str
@@ -105,7 +105,7 @@ class Evidence(Message, frozen=True, kw_only=True):
     speedup_vs_reference: float | None = None
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """Speedup of its screening; None if it was measured once."""
+    """Speedup in the screening; None if the candidate was measured only once."""
     candidate: Manifest | None = None
     evaluation: KeptVerdict | None = None
 
@@ -114,18 +114,18 @@ class Snapshot(Message, frozen=True, kw_only=True):
     """`latest.json`: the world model after the planner's latest update, or at the end of a run."""
 
     seq: int
-    """Number of the decision before it."""
+    """Number of the decision that precedes the snapshot."""
     at: str
     run_id: str
     rounds: int
     summary: str
     open_questions: tuple[str, ...]
     nodes: tuple[Node, ...]
-    """In order of insertion, the root first."""
+    """Nodes in order of insertion, the root first."""
 
 
 class RunFiles:
-    """Writes the derived files of one run. Existing files that are not older are left alone."""
+    """Writes the derived files of one run. Leaves existing files alone unless they are older."""
 
     def __init__(self, folder: Path) -> None:
         self._candidates = folder / "candidates"
@@ -134,14 +134,14 @@ class RunFiles:
         self._snapshot = folder / "world_model" / "latest.json"
 
     def lacks(self, written: CandidateWritten) -> bool:
-        """Return True if an answer, or its candidate, is still to be kept."""
+        """Return True if an answer, or its candidate, has not been stored yet."""
         folders = [self._attempts / written.job_id / "attempt.json"]
         if written.candidate is not None:
             folders.append(self._candidates / written.candidate.candidate_id / "candidate.json")
         return not all(path.exists() for path in folders)
 
     def keep_candidate(self, written: CandidateWritten) -> None:
-        """Keep a candidate with its prompt and answer; of equal ones the first."""
+        """Store a candidate with its prompt and answer; for equal candidates, only the first."""
         candidate = written.candidate
         if candidate is None:
             return
@@ -153,7 +153,7 @@ class RunFiles:
             files = _write_sources(folder, candidate)
             _write(folder / "prompt.md", written.prompt.encode())
             _write(folder / "answer.md", written.answer.encode())
-            # Last, since its presence says that the others are there.
+            # Written last: its presence means that the other files exist.
             mine = {"job_id": written.job_id, "branch_id": written.branch_id, "model": written.model}
             _write_json(
                 folder / "candidate.json",
@@ -161,7 +161,7 @@ class RunFiles:
             )
 
     def source(self, candidate_id: str, path: str) -> str | None:
-        """Return a file of a kept candidate, or None. The id comes from outside and is not trusted."""
+        """Return a file of a stored candidate, or None. The id comes from outside and is not trusted."""
         folder = self._candidates / candidate_id
         manifest = _read(folder / "candidate.json", Manifest) if _ID.fullmatch(candidate_id) else None
         if manifest is None or path not in manifest.files:
@@ -170,9 +170,9 @@ class RunFiles:
             return (folder / path).read_bytes().decode()
 
     def keep_attempt(self, written: CandidateWritten) -> None:
-        """Keep an answer as it was read, after `keep_candidate`.
+        """Store an answer as parsed; call it after `keep_candidate`.
 
-        Events come from any coder: a job name that could lead elsewhere is not used.
+        Any coder can publish events, so a job name that could lead outside the folder is not used.
         """
         if "/" in written.job_id or not is_usable_name(written.job_id):
             log.warning("attempt kept in the journal only: its job's name cannot be used", job=written.job_id)
@@ -194,7 +194,7 @@ class RunFiles:
             _write_json(folder / "attempt.json", kept)
 
     def keep_log(self, candidate_id: str, text: str) -> None:
-        """Keep the compiler's log, unless it is empty."""
+        """Store the compiler's log, unless it is empty."""
         path = self._candidates / candidate_id / "build.log"
         if text and not path.exists():
             with _as_boundary_errors(path):
@@ -202,7 +202,7 @@ class RunFiles:
                 _write(path, text.encode())
 
     def keep_verdict(self, candidate_id: str, kept: KeptVerdict) -> None:
-        """Keep a verdict unless a later one is kept."""
+        """Store a verdict unless a later one is stored."""
         path = self._candidates / candidate_id / "verdict.json"
         with _as_boundary_errors(path):
             last = _read(path, KeptVerdict)
@@ -214,9 +214,9 @@ class RunFiles:
             _write_json(path, kept)
 
     def keep_best(self, evidence: Evidence) -> None:
-        """Make `best/` this candidate's, unless it is a later one's.
+        """Fill `best/` with this candidate, unless it contains a later one.
 
-        The folder is replaced by two renames: a reader may for an instant find none, never half of one.
+        The folder is replaced by two renames: for a moment a reader may find no folder, but never a partial one.
         """
         with _as_boundary_errors(self._best):
             last = _read(self._best / "evidence.json", Evidence)
@@ -242,7 +242,7 @@ class RunFiles:
             shutil.rmtree(old, ignore_errors=True)
 
     def keep_snapshot(self, snapshot: Snapshot) -> None:
-        """Keep the world model unless a later one is kept."""
+        """Store the world model unless a later one is stored."""
         with _as_boundary_errors(self._snapshot):
             last = _read(self._snapshot, _Place)
             if last is None or last.seq < snapshot.seq:
@@ -304,7 +304,7 @@ def _write_json(path: Path, value: Message) -> None:
 
 
 def _read(path: Path, kind: type[S]) -> S | None:
-    """Read one of our files; None if it is missing or not ours: then it is written anew."""
+    """Read one of our files. Returns None if it is missing or not in our format, so that it is rewritten."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):

@@ -1,8 +1,8 @@
-"""A copy on disk of a run's stream that lies elsewhere, for all readers of run folders.
+"""A local copy of a run's stream that is stored elsewhere, for all readers of run folders.
 
-Each line is a record under its number in the stream. Unreadable entries are left out, and the next line says so. The
-copy goes on where it ends; a torn last line is cut off and copied again. It is locked like a journal, so a folder has
-one recorder, and not synced: what a power cut takes is copied again.
+Each line is a record with its number in the stream. Unreadable entries are omitted, and the next line says so. Copying
+resumes at the end of the file; a torn last line is cut off and copied again. The file is locked like a journal, so a
+folder has one recorder. It is not synced: what a power failure destroys is copied again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Projection:
     """Copies a stream's records to a file, in order."""
 
     def __init__(self, path: Path) -> None:
-        """Lock the file, make it if need be, and find its end.
+        """Lock the file, creating it if necessary, and find its end.
 
         Raises:
-            messages.base.BusError: it is in use, damaged, or cannot be written.
+            messages.base.BusError: the file is in use, damaged, or cannot be written.
         """
         self._path = path
         self._last = 0
@@ -42,11 +42,11 @@ class Projection:
 
     @property
     def last_seq(self) -> int:
-        """Number of the last copied record; 0: none."""
+        """Number of the last copied record; 0 if there is none."""
         return self._last
 
     def take(self, posted: Posted, body: Body) -> None:
-        """Copy a record, unless it is there already. Raises `BusError`, with the half-written record cut off."""
+        """Copy a record, unless it was copied before. Raises `BusError` after removing a half-written record."""
         if posted.seq <= self._last:
             return
         after = None if posted.seq == self._last + 1 else self._last
@@ -61,13 +61,13 @@ class Projection:
         self._end += len(line)
 
     def close(self) -> None:
-        """Close the file, which unlocks it."""
+        """Close and thereby unlock the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def check(self, run_id: str, last_in_stream: int) -> None:
-        """Raise `BusError` if this cannot be a copy of the run's stream: it holds more."""
+        """Raise `BusError` if the file has more records than the run's stream and so cannot be a copy of it."""
         if self._last > last_in_stream:
             raise BusError(
                 f"{self._path} holds record {self._last}, and run {run_id!r} on the server ends with {last_in_stream}: "

@@ -140,7 +140,7 @@ class Passed(msgspec.Struct, frozen=True, kw_only=True, tag="passed"):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True, tag="judged"):
-    """Answer to `Judge`."""
+    """Answer to `Check` and `Time`."""
 
     verdict: Verdict
     isolation: tuple[str, ...] = ()

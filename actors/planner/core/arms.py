@@ -1,15 +1,16 @@
 """Chooses the coder model for the next candidate: by weights, or by value for money.
 
 `bandit` is budgeted Thompson sampling (Xia et al., "Thompson Sampling for Budgeted Multi-Armed Bandits", IJCAI 2015):
-for each model a success rate is drawn from the Beta distribution of its record; the largest quotient of drawn rate and
-expected cost is asked. Drawing spreads questions asked before the first answer (Chapelle, Li, NIPS 2011).
+it draws a success rate for each model from the Beta distribution of its record, and asks the model with the largest
+quotient of drawn rate and expected cost. Drawing spreads questions asked before the first answer (Chapelle, Li, NIPS
+2011).
 
 - Reward: 1 for a candidate better than all before it in its branch, `CORRECT_REWARD` for another correct one, else 0.
-- Records fade by `FADING` with every answer (discounted Thompson sampling: Raj, Kalyani, arXiv 1707.09727).
-- Cost: dollars if each model's price is known and not 0, else tokens; a model's mean, smoothed by one answer of the
-mean over all models.
+- Records are multiplied by `FADING` at every answer (discounted Thompson sampling: Raj, Kalyani, arXiv 1707.09727).
+- Cost: dollars if each model's price is known and not 0, else tokens. It is the model's mean, smoothed by one answer at
+  the mean over all models.
 
-Draws are a keyed hash of the run's seed and a counter: the same journal, the same choices.
+Draws are a keyed hash of the run's seed and a counter, so the same journal gives the same choices.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from messages.models import Lineup, Offer
 
 CORRECT_REWARD = 0.25
 FADING = 0.98
-"""Half of a record is forgotten in 34 answers."""
+"""Factor for records at every answer: half of a record is forgotten in 34 answers."""
 TYPICAL = Usage(calls=1, prompt_tokens=4000, completion_tokens=3000)
-"""Expected cost of a question before any answer."""
+"""Expected cost of a question before the first answer."""
 
 
 class Arm(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,18 +37,18 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     gains: float = 0.0
-    """Faded sum of rewards."""
+    """Discounted sum of rewards."""
     trials: float = 0.0
-    """Faded count."""
+    """Discounted number of answers."""
     usage: Usage = Usage()
-    """Of all its answers, not faded."""
+    """Usage of all its answers, not discounted."""
     correct: int = 0
     better: int = 0
     """Answers better than all before them in their branch."""
 
 
 def arms_of(lineup: Lineup, known: tuple[Arm, ...] = ()) -> tuple[Arm, ...]:
-    """Return a record for each of several coder models; known records are kept."""
+    """Return a record for each coder model, keeping known records; empty unless there are several models."""
     if len(lineup.coders) < 2:
         return ()
     kept = {arm.name: arm for arm in known}
@@ -55,12 +56,12 @@ def arms_of(lineup: Lineup, known: tuple[Arm, ...] = ()) -> tuple[Arm, ...]:
 
 
 def with_usage(arms: tuple[Arm, ...], name: str, usage: Usage) -> tuple[Arm, ...]:
-    """Return the records with one more answer's usage."""
+    """Return the records with the usage of one more answer added."""
     return tuple(replace(arm, usage=arm.usage.plus(usage)) if arm.name == name else arm for arm in arms)
 
 
 def with_outcome(arms: tuple[Arm, ...], name: str, *, correct: bool, better: bool) -> tuple[Arm, ...]:
-    """Return the records with the outcome of one model's answer; the same if it is none of theirs."""
+    """Return the records updated with one model's outcome; unchanged if the model is not among them."""
     if all(arm.name != name for arm in arms):
         return arms
     reward = 1.0 if better else CORRECT_REWARD if correct else 0.0
@@ -80,7 +81,7 @@ def with_outcome(arms: tuple[Arm, ...], name: str, *, correct: bool, better: boo
 
 
 def choose(offers: tuple[Offer, ...], lineup: Lineup, arms: tuple[Arm, ...], *, seed: int, counter: int) -> str:
-    """Return the name of the model to ask, one of `offers`; `counter` differs in every choice."""
+    """Return the name of the model to ask, one of `offers`; `counter` must differ for every choice."""
     draws = uniforms(seed, "model", counter)
     if lineup.choice == "weights":
         left = next(draws) * sum(offer.weight for offer in offers)
@@ -107,7 +108,7 @@ def choose(offers: tuple[Offer, ...], lineup: Lineup, arms: tuple[Arm, ...], *, 
 
 
 def mean_usage(total: Usage) -> Usage | None:
-    """Return the mean of answers, as one call; None if there was none."""
+    """Return the mean usage per answer, as one call; None if there were no answers."""
     if not total.calls:
         return None
     return Usage(
@@ -119,7 +120,7 @@ def mean_usage(total: Usage) -> Usage | None:
 
 
 def uniforms(seed: int, purpose: str, counter: int) -> Iterator[float]:
-    """Yield numbers between 0 and 1 (exclusive), the same for the same arguments."""
+    """Yield numbers between 0 and 1 (exclusive); the same arguments give the same numbers."""
     index = 0
     while True:
         key = f"{seed}/{purpose}/{counter}/{index}".encode()

@@ -1,8 +1,8 @@
-"""The remaining budget of a run, and so the model that may be asked.
+"""The remaining budget of a run, and which model may be asked within it.
 
-Calls, tokens and money are checked before each question, with the expected cost of the question and of those under way:
-the mean of the role's (or model's) answers so far. Answers longer than that may exceed a limit. The first question of
-all is asked whatever the token limit. Of several coder models those that no longer fit drop out.
+Calls, tokens and money are checked before each question, with the expected cost of the question and of those in flight:
+the mean of the role's (or model's) answers so far. Longer answers may exceed a limit. The very first question is asked
+regardless of the token limit. If there are several coder models, those that no longer fit are skipped.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def is_priced(lineup: Lineup) -> bool:
 
 
 def spent_usd(state: SearchState) -> float:
-    """Return the cost of the run; answers lost with a session count at the mean."""
+    """Return the cost of the run; answers lost with a session count at the mean cost."""
     if not state.lost_calls:
         return state.cost_usd
     offer = _coders(state)[0]
@@ -51,7 +51,7 @@ def spent_usd(state: SearchState) -> float:
 
 
 def used_up(state: SearchState) -> tuple[StoppedBy, str] | None:
-    """Return the limit that ends the run and its use; None if the run may go on."""
+    """Return the limit that ends the run and its usage; None if the run may continue."""
     budget = state.settings.budget
     limits: tuple[tuple[StoppedBy, float, float | None], ...] = (
         ("rounds", state.rounds, budget.max_rounds),
@@ -70,14 +70,14 @@ def used_up(state: SearchState) -> tuple[StoppedBy, str] | None:
 
 
 def may_ask_coder(state: SearchState) -> bool:
-    """Return True if one more attempt fits into the budget, all those under way counted as evaluations."""
+    """Return True if one more attempt fits into the budget, counting all those in flight as evaluations."""
     if rounds_left(state) <= 0:
         return False
     return _calls_left(state) and bool(_affordable(state))
 
 
 def rounds_left(state: SearchState) -> int:
-    """Return how many evaluations fit into the budget besides those under way."""
+    """Return how many evaluations fit into the budget in addition to those in flight."""
     under_way = sum(len(branch.jobs) for branch in state.branches.values())
     return state.settings.budget.max_rounds - state.rounds - under_way
 
@@ -88,7 +88,7 @@ def may_ask_planner(state: SearchState) -> bool:
 
 
 def is_overcommitted(state: SearchState) -> bool:
-    """Return True if the questions under way cost more than the budget has left."""
+    """Return True if the questions in flight are expected to cost more than the remaining budget."""
     limit = state.settings.budget.max_calls
     if limit is not None and state.calls + len(state.questions) > limit:
         return True
@@ -96,7 +96,7 @@ def is_overcommitted(state: SearchState) -> bool:
 
 
 def next_model(state: SearchState) -> str:
-    """Return the coder model to ask now; empty where there is one."""
+    """Return the coder model to ask now; empty if there is only one."""
     if not state.arms:
         return ""
     offers = _affordable(state) or state.lineup.coders  # asked again after a loss: it was affordable once
@@ -155,7 +155,7 @@ def _cost(offer: Offer, usage: Usage) -> float:
 
 
 def _out_of_reach(state: SearchState) -> tuple[StoppedBy, str] | None:
-    """Return the limit under which no further answer fits, once nothing is under way."""
+    """Return the limit that leaves no room for another answer, once no question is in flight."""
     if not _is_limited(state) or state.questions or _affordable(state):
         return None
     budget = state.settings.budget

@@ -1,18 +1,18 @@
-"""Decides on one event: judging, lost jobs, and their consequences. Begin reading here.
+"""Decides on one event: judging, lost jobs, and their consequences. Start reading here.
 
 1. The planner's model analyses the task and inserts first actions under the root.
-2. While there are free slots, the best frontier node (`selection`) gets a branch.
+2. While slots are free, the best frontier node (`selection`) gets a branch.
 3. A branch asks a coder for a candidate, has it built, then evaluated, and asks again (debug, improve) until
-`stagnation_window` attempts in a row brought no improvement. Its best correct candidate is attached to the node.
+  `stagnation_window` consecutive attempts brought no improvement. Its best correct candidate is attached to the node.
 4. Finished branches are reported to the planner's model, all waiting ones in one call; it revises the tree while other
-branches go on. When open actions run short, the same call asks for more.
-5. The run ends by its budget, its target, or when neither model nor machine finds anything to try.
+  branches continue. When open actions run short, the same call asks for more.
+5. The run ends when its budget is spent, its target is reached, or neither model nor machine finds anything to try.
 
 A candidate that was stopped early is correct and slower than the bar (`keep_above`); it never becomes the incumbent. An
-unstable one is measured once more as another round; if that fails too, it counts for its lower bound. A job lost twice
-is given up: the job itself may be the cause.
+unstable one is measured once more as another round; if that is unstable too, it counts with its lower bound. A job lost
+twice is given up, since the job itself may be the cause.
 
-`supply` says what is begun after an event. Neither module reads a clock or draws.
+`scheduling` describes the work that begins after an event. Neither module reads a clock or draws random numbers.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def evidence_of(verdict: Verdict) -> tuple[str, ...]:
 
 
 def build_facts_of(log: str) -> tuple[str, ...]:
-    """Return the builder log's lines of each kernel (registers, spills, shared memory); bounded."""
+    """Return the builder log's lines about each kernel (registers, spills, shared memory); bounded."""
     kernels = [_short(line) for line in _KERNEL.findall(log)]
     left_out = len(kernels) - _KERNELS
     return (*kernels[:_KERNELS], f"({left_out} more kernels)") if left_out > 0 else tuple(kernels)
@@ -149,14 +149,14 @@ def _short(line: str) -> str:
 
 
 NEAR = 0.9
-"""Share of the branch's best below which a candidate cannot become its best, nor the incumbent."""
+"""Share of the branch's best speedup below which a candidate cannot become the branch's best or the incumbent."""
 FAR = 0.5
-"""The same of the base, while a branch has no correct candidate: slow detours need no exact time."""
+"""The same share of the base's speedup, while a branch has no correct candidate: slow detours need no exact time."""
 _REFERENCE = 1.0
 
 
 def keep_above(state: SearchState, branch: Branch) -> float | None:
-    """Return the speedup below which a branch's next candidate need not be timed to the end; None: no bar."""
+    """Return the speedup below which a branch's next candidate need not be timed fully; None for no bar."""
     if state.scored:
         return None
     best, share = (branch.best, NEAR) if branch.best is not None else (branch.base, FAR)
@@ -165,7 +165,7 @@ def keep_above(state: SearchState, branch: Branch) -> float | None:
 
 
 def judge(step: Step, request: BuildRequested | EvaluationRequested, verdict: Verdict, *, lease_s: float = 0.0) -> None:
-    """Finish the evaluated draft and those that wrote the same, or have its time measured again."""
+    """Finish the evaluated draft and drafts with the same program, or have it measured again."""
     branch = step.state.branches[request.branch_id]
     draft = branch.draft(request.draft)
     known = _known(step.state, request.candidate_id, verdict)
@@ -200,7 +200,7 @@ def finish(
     measured_again: bool = False,
     evidence: tuple[str, ...] = (),
 ) -> None:
-    """Record the result of a draft; without a round its candidate was not evaluated for it."""
+    """Record the result of a draft; round 0 means that its candidate was not evaluated for it."""
     finished = copied(
         AttemptFinished,
         known,
@@ -229,7 +229,7 @@ def _known(state: SearchState, candidate_id: str, verdict: Verdict) -> Known:
         interval = verdict.speedup_interval
         credit, speedup, high = interval.low, (interval.low + interval.high) / 2, interval.high
     elif isinstance(verdict, Unstable) and verdict.speedup_interval.high > 0:
-        # Of an interval so wide neither the middle nor the upper end says anything about the candidate.
+        # The interval is so wide that neither its middle nor its upper end says anything about the candidate.
         credit = speedup = verdict.speedup_interval.low
         high = verdict.speedup_interval.high
     known = Known(
@@ -262,10 +262,10 @@ _GIVEN_UP_AFTER: Final = 2
 
 
 def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
-    """Take a loss in and have the job done again. True if the job is to be given up: it was lost before.
+    """Record a loss and request the job again. Returns True to give the job up, since it was lost before.
 
-    Too many losses in a row, or a permanent one, stop the run; neither counts for this job, nor does the loss of a job
-    that was asked before the run was resumed.
+    Too many consecutive losses, or a permanent one, stop the run. This loss does not count against the job, nor does
+    the loss of a job that was requested before the run was resumed.
     """
     is_old = step.state.jobs[event.job_id].reopened
     step.take(LossNoted(job_id=event.job_id, error=event.error, permanent=event.permanent))
@@ -289,7 +289,7 @@ def note_loss(step: Step, request: Requested, event: JobLost) -> bool:
 
 
 def give_up(step: Step, request: WriteRequested | BuildRequested | EvaluationRequested) -> None:
-    """End the draft that waited for a job, and those that wrote the same."""
+    """End the draft that waited for a job, and drafts with the same program."""
     if isinstance(request, WriteRequested):
         _end_unwritten(step, request, "lost", "no answer")
         return
@@ -308,7 +308,7 @@ def _end_unwritten(step: Step, request: WriteRequested, fate: Fate, why: str) ->
 
 
 NO_ANSWER = "no answer arrived: a shorter one may"
-"""Told to a planner's model that is asked again: most lost answers took too long."""
+"""Message to a planner's model that is asked again: most lost answers took too long."""
 EventT = TypeVar("EventT", bound=Event)
 _reactions: dict[type, Callable[[Step, Any], None]] = {
     StopRequested: lambda step, event: stop(step, "interrupted", event.reason),
@@ -318,10 +318,10 @@ _reactions: dict[type, Callable[[Step, Any], None]] = {
 
 
 def react(state: SearchState, event: Event) -> Step:
-    """Return what follows from the event: its facts (none for a repeated or late result), and the state after them.
+    """Return the event's consequences: its facts (none for a repeated or late result) and the state after them.
 
     Raises:
-        ProtocolError: the event answers a job that was never asked for, or opens a search that is open.
+        ProtocolError: the event answers a job that was never requested, or opens a search that is open.
     """
     step = Step(state)
     _reactions[type(event)](step, event)
@@ -508,7 +508,7 @@ def _apply(
 
 
 def _judge_initial(step: Step, request: InitialRequested, verdict: Verdict) -> None:
-    """Give the root its score; without one the run stops, since nothing could be compared with it."""
+    """Set the root's score; without one the run stops, since nothing could be compared with it."""
     credit, outcome = credit_of(verdict), outcome_line(verdict)
     step.take(copied(InitialScored, request, fate=fate_of(verdict), outcome=outcome, credit=credit))
     if credit is None:
@@ -519,7 +519,7 @@ def _request(state: SearchState, job_id: str) -> Requested | None:
     """Return the request that an answer belongs to; None if it was answered before or given up.
 
     Raises:
-        ProtocolError: no such job was ever asked for.
+        ProtocolError: the job was never requested.
     """
     if (job := state.jobs.get(job_id)) is not None and not state.finished:
         return job.request

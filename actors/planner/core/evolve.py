@@ -1,8 +1,8 @@
 """Fold one fact into the state. Total and deterministic: resuming a run folds its facts.
 
-Prompts to the planner only grow: told text is repeated unchanged and news is appended, until the whole tree is written
-anew (`PlanRequested.renews`). A confirmation's result replaces the screening's everywhere: in known verdicts, branches,
-unread reports and the tree.
+Prompts to the planner only grow: text sent before is repeated unchanged and news is appended, until the whole tree is
+rewritten (`PlanRequested.renews`). A confirmation's result replaces the screening's everywhere: in known verdicts,
+branches, unread reports and the tree.
 """
 
 from __future__ import annotations
@@ -91,16 +91,16 @@ from messages.steering import (
 from messages.verdicts import CORRECT_FATES, GOOD_FATES
 
 BYTES_PER_TOKEN = 4.0
-"""Before any prompt was counted."""
+"""Assumed bytes per token until a prompt has been counted."""
 _LINE, _REPORT, _ATTEMPT = 100, 400, 160
-"""About how many characters a node's line takes besides its title, a report besides its action, and an attempt."""
+"""Approximate characters of a node's line without its title, of a report without its action, and of an attempt."""
 _LEAST, _MOST = 12_000, 32_000
 _SHARE = 0.5
-"""The tree is written anew once additions exceed this share of it, within `_LEAST` and `_MOST` characters."""
+"""Share of the tree that additions may reach before it is rewritten, within `_LEAST` and `_MOST` characters."""
 
 
 def renews(state: SearchState) -> bool:
-    """Return True if the next call has the whole tree written anew."""
+    """Return True if the next call sends the whole tree anew."""
     if state.snapshot is None:
         return True
     changed = sum(_line_size(state.nodes[node_id]) for node_id in state.changed_ids)
@@ -109,7 +109,7 @@ def renews(state: SearchState) -> bool:
 
 
 def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
-    """Return the state with the contents of this call noted as told."""
+    """Return the state in which the contents of this call are marked as sent to the planner's model."""
     reports = tuple(report for report in _untold(state) if report.branch_id in fact.branch_ids)
     changed = [] if fact.renews else [state.nodes[key] for key in sorted(state.changed_ids, key=number_of)]
     told = _told(state, tuple(changed), reports)
@@ -126,9 +126,9 @@ def with_told(state: SearchState, fact: PlanRequested) -> SearchState:
 
 
 def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple[Told, ...]]:
-    """Return the tree as last written whole, and the additions since, this call's included.
+    """Return the tree as last sent whole, and the additions since then, including this call's.
 
-    `state` is the search right after `request`. Old journals do not record it: then it is the request's.
+    `state` is the search right after `request`. Old journals record no snapshot; then the tree at the request is used.
     """
     if state.snapshot is not None:
         return state.snapshot, state.told
@@ -137,7 +137,7 @@ def as_told(state: SearchState, request: PlanRequested) -> tuple[Snapshot, tuple
 
 
 def with_rate(state: SearchState, model: str, prompt_bytes: int, usage: Usage) -> SearchState:
-    """Return the state with one more counted prompt of the planner's."""
+    """Return the state updated with the token count of one more planner prompt."""
     if not prompt_bytes or not usage.prompt_tokens or usage.estimated_calls:
         return state
     known = next((rate for rate in state.rates if rate.model == model), TokenRate(model=model))
@@ -212,7 +212,7 @@ FOLDS: dict[type, _Fold] = {
     EditsRefused: lambda state, fact: drop(state, "jobs", fact.job_id),
     PlanAbandoned: lambda state, fact: replace(_conclude_plan(state, fact.job_id), dry=True, misread=True),
 }
-"""How each kind of fact changes the state: the short ones here, the others registered below."""
+"""How each kind of fact changes the state: the short ones are here, the others are registered below."""
 
 
 def _with_node(
@@ -382,7 +382,7 @@ def _question_dropped(state: SearchState, fact: QuestionDropped) -> SearchState:
 
 @_folds_in(InitialRequested)
 def issue(state: SearchState, request: Requested) -> SearchState:
-    """Return the state with a job under way."""
+    """Return the state with a new job in flight."""
     rests = state.paused and isinstance(request, WriteRequested | PlanRequested)
     job = Job(request=request, withheld=state.pausing or rests)
     return replace(put(state, "jobs", request.job_id, job), issued=state.issued + 1)
@@ -468,7 +468,7 @@ T = TypeVar("T", Branch, Report)
 
 
 def _corrected_work(work: T, known: Known) -> T:
-    """Return a branch or report with a candidate's new verdict as base, second parent, attempts and best."""
+    """Return a branch or report with a candidate's new verdict in base, second parent, attempts and best."""
     for name in ("base", "second"):
         score: Score | None = getattr(work, name)
         if score is not None and score.candidate_id == known.candidate_id:
@@ -506,7 +506,7 @@ def _recounted(node: Node, before: Known, known: Known) -> Node:
 
 
 def _with_news(state: SearchState, fact: ConfirmationFinished, known: Known) -> SearchState:
-    """Have the planner's model told that an earlier result does not hold."""
+    """Add a report that tells the planner's model that an earlier result does not hold."""
     if state.settings.world_model != "evolving":
         return state
     attempt = Attempt(number=1, candidate_id=known.candidate_id, fate=known.fate, outcome=known.outcome)
@@ -530,7 +530,7 @@ def _given(state: SearchState, fact: InstructionGiven) -> SearchState:
 
 @_folds_in(NodePinned)
 def _pinned(state: SearchState, fact: NodePinned) -> SearchState:
-    """Remember when: the first of several comes first. A pruned node is open again."""
+    """Record when the node was pinned, since the earliest pin has priority. A pruned node is opened again."""
     node = state.node(fact.node_id)
     node = replace(node, pinned=node.pinned or state.facts + 1)
     if node.state == "pruned":
@@ -550,7 +550,7 @@ def _barred_below(state: SearchState, node_id: str) -> SearchState:
 _NEW = SearchState()
 _MOST_FOLDED = 1024
 _folded: OrderedDict[int, tuple[SearchState, Fact, SearchState]] = OrderedDict()
-"""The latest folds, by identity of the state before: planner, recorder and views of one process share them."""
+"""The latest folds, by identity of the state before; the planner, recorder and views of one process share them."""
 
 
 def evolve(state: SearchState, fact: Fact) -> SearchState:
@@ -629,7 +629,7 @@ def _initial_scored(state: SearchState, fact: InitialScored) -> SearchState:
 
 @_folds_in(IncumbentChanged)
 def _incumbent_changed(state: SearchState, fact: IncumbentChanged) -> SearchState:
-    """Provisional candidates that cannot be better are forgotten, except the one being confirmed."""
+    """Set the incumbent and drop provisional candidates that cannot beat it, except the one being confirmed."""
     asked = {job.request.candidate_id for job in state.jobs.values() if is_confirmation(job.request)}
     for found in list(state.provisional.values()):
         if found.credit <= fact.credit and found.candidate_id not in asked:
@@ -684,7 +684,7 @@ class Step:
             self.asked[fact.job_id] = self.state
 
     def job_id(self, kind: str) -> str:
-        """Return the next job id: unique in all runs, and a message id on the bus."""
+        """Return the next job id: unique across all runs, and a message id on the bus."""
         return f"{self.state.run_id}-{kind}{self.state.issued + 1}"
 
     def branch_id(self) -> str:

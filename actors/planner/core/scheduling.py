@@ -3,23 +3,24 @@
 Rules in order, repeated until none applies:
 
 1. A used-up budget ends the run: builds and evaluations are finished, no model is asked again, a possible best is
-confirmed.
-2. A branch without a job ends if it is stagnant, else asks for its next attempt while rounds are left. Its window
-shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
-3. Closed nodes that the planner was asked about in vain get a "vary" child, or are spent.
-4. Free slots take the best frontier node. While the planner's model thinks and nothing is open, they draw one extra
-sample each for the best nodes in flight.
+  confirmed.
+2. A branch without a job ends if it is stagnant, else it asks for its next attempt while rounds are left. Its window
+  shrinks with the distance to the incumbent, as in successive halving (Jamieson and Talwalkar 2016; docs/design/0009).
+3. A closed node for which the planner was asked in vain for children gets a "vary" child, or is marked spent.
+4. Free slots take the best frontier node. While a planner call is in flight and nothing is open, each draws one extra
+  sample for the best nodes in flight.
 5. The planner's model is called if branches wait to be reported, open nodes are fewer than twice the free slots, or
-closed nodes lack children. One call at a time.
-6. With nothing in flight and nothing open, the best closed node is varied; if all were, the run is over, unless the
-planner's model was not understood the last time: then it varies again.
+  closed nodes lack children. Only one call is in flight at a time.
+6. With nothing in flight and nothing open, the best closed node is varied. If all were varied, the run ends, unless the
+  planner's last answer was not understood: then nodes are varied again.
 
-While the run is paused only the first applies. With a `frozen` or `off` world model the planner's model is called at
-most once, and free slots get actions of the machine's instead.
+While the run is paused only the first rule applies. With a `frozen` or `off` world model the planner's model is called
+at most once, and free slots get machine-made actions instead.
 
-Confirmations: the best of many measurements owes something to chance, so a screening that beats the incumbent is
-provisional until a second measurement replaces it. One at a time, the best first; not while they take more than `SHARE`
-of the timing time, nor for candidates no faster than the reference (unless the target is at stake).
+Confirmations: the best of many measurements is partly luck, so a screening that beats the incumbent is provisional
+until a second measurement replaces it. Confirmations run one at a time, the best candidate first. They wait while they
+take more than `SHARE` of the timing time, as do candidates no faster than the reference (unless the target is at
+stake).
 """
 
 from __future__ import annotations
@@ -96,7 +97,10 @@ SHARE = 0.2
 
 
 def present(step: Step, known: Known, node_id: str, *, artifact_id: str | None) -> None:
-    """Make a candidate that beats the incumbent the incumbent, or provisional; `artifact_id` None: evaluated before."""
+    """Make a candidate that beats the incumbent the new incumbent, or a provisional one.
+
+    `artifact_id` is None if the candidate was evaluated before.
+    """
     if known.fate not in GOOD_FATES or known.credit is None or not _surpasses(step.state, known.credit):
         return
     if known.speedup is None or not step.state.settings.confirm:
@@ -111,7 +115,7 @@ def _surpasses(state: SearchState, credit: float) -> bool:
 
 
 def confirm(step: Step) -> None:
-    """Have the best provisional candidate measured again, if its turn has come."""
+    """Request a second measurement of the best provisional candidate, if one is due."""
     state = step.state
     if not state.provisional or state.confirming:
         return
@@ -132,7 +136,7 @@ def _may_be_timed(state: SearchState, found: Provisional) -> bool:
 def conclude(
     step: Step, request: ConfirmationRequested | BuildRequested, verdict: Verdict, *, lease_s: float = 0.0
 ) -> None:
-    """Take in the verdict of a confirmation, or of the build for it."""
+    """Record the verdict of a confirmation, or of the build for it."""
     found = step.state.provisional[request.candidate_id]
     finished = copied(
         ConfirmationFinished,
@@ -154,7 +158,7 @@ def conclude(
 
 
 def _worth(found: Provisional, verdict: Verdict) -> Score | None:
-    """Return the worth of a candidate after its confirmation, never the better of both; None if it was refuted."""
+    """Return a candidate's score after its confirmation, never the better of both; None if it was refuted."""
     if fate_of(verdict) in REFUTING_FATES:
         return None
     screened = copied(Score, found)
@@ -200,16 +204,16 @@ def _vary(step: Step, node: Node) -> None:
 
 
 def _best_unvaried(state: SearchState) -> Node | None:
-    """Return the best closed node that the machine has neither made nor varied; the root comes last."""
+    """Return the best closed node that the machine neither created nor varied; the root ranks last."""
     closed = [node for node in in_order(state.nodes) if node.state == "closed" and not _variations(state, node)]
     ranked = sorted(closed, key=lambda node: -worth(node) if node.node_id != ROOT else 0.0)
     return next((node for node in ranked if node.origin != "machine" and not node.barred), None)
 
 
 def _most_promising(state: SearchState) -> Node:
-    """Return the closed node to vary next, however often it was; the root is always among them.
+    """Return the closed node to vary next, regardless of earlier variations; the root is always a choice.
 
-    The p-th best node is as promising as the best once the best has p variations more.
+    The p-th best node is as promising as the best once the best has p more variations.
     """
     closed = [node for node in in_order(state.nodes) if node.state == "closed" and not (node.spent or node.barred)]
     ranked = sorted(closed, key=lambda node: -worth(node))
@@ -222,7 +226,7 @@ def _variations(state: SearchState, node: Node) -> int:
 
 
 def stagnation(state: SearchState, branch: Branch) -> str | None:
-    """Return why a branch made no progress for as long as it may; None if it goes on."""
+    """Return why a branch counts as stagnant; None if it continues."""
     if branch.best is None:
         window = state.settings.repair_window or state.settings.stagnation_window
         return f"{branch.stale} attempts without a correct candidate" if branch.stale >= window else None
@@ -234,7 +238,7 @@ def stagnation(state: SearchState, branch: Branch) -> str | None:
 
 
 def window_of(state: SearchState, credit: float) -> int:
-    """Return how many attempts in a row a branch with this best credit may go without improvement."""
+    """Return how many consecutive attempts without improvement a branch with this best credit may make."""
     window, patience = state.settings.stagnation_window, state.settings.selection.patience
     if not patience or not spreads(state):
         return window
@@ -242,7 +246,7 @@ def window_of(state: SearchState, credit: float) -> int:
 
 
 def continue_branches(step: Step) -> None:
-    """End the branches that wait for nothing, or ask for their next attempts while the budget allows."""
+    """End each branch that waits for nothing, or request its next attempt while the budget allows."""
     for branch in active(step.state):
         if branch.drafts:
             continue
@@ -283,7 +287,7 @@ def close(step: Step, branch: Branch, reason: str) -> None:
 
 
 def request_attempt(step: Step, branch: Branch) -> None:
-    """Ask for the drafts of a branch's next attempt: the first, and more where wanted and affordable."""
+    """Request the drafts of a branch's next attempt: one, and more where wanted and affordable."""
     node = step.state.node(branch.node_id)
     given_id = None if branch.attempts or branch.extra or node.tries else node.given_id
     _request_draft(step, branch, number=0, given_id=given_id)
@@ -324,11 +328,11 @@ def _next_attempt(branch: Branch) -> tuple[WriteMode, Score | None, str | None, 
 
 
 _MAX_WANTED = 16
-"""New actions asked for in one call at most, or twice the slots: longer answers get worse."""
+"""Most new actions requested in one call (or twice the slots, if larger): longer answers get worse."""
 _MAX_ASKED = 8
-"""Childless nodes asked about in one call at most."""
+"""Most childless nodes asked about in one call."""
 _MAX_SAMPLES = 2
-"""Extra samples of one node at most."""
+"""Most extra samples of one node."""
 _NEAR_BEST = 0.9
 """Share of the incumbent's credit (or gain) above which a closed node gets a machine-made child."""
 
@@ -355,15 +359,15 @@ def begin(step: Step) -> None:
 
 
 def stop(step: Step, stopped_by: StoppedBy, detail: str = "") -> None:
-    """Begin nothing new from now on. An ending run may still be stopped while confirmations are left."""
+    """Start nothing new from now on. An ending run with confirmations left may still be stopped."""
     if step.state.running or (step.state.ending and step.state.provisional and stopped_by in PAUSES):
         step.take(RunStopping(stopped_by=stopped_by, detail=detail))
 
 
 def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()) -> None:
-    """Ask again for a lost or refused job, under a new id; an ending run asks no model again.
+    """Request a lost or refused job again, under a new id; an ending run asks no model again.
 
-    For a lost evaluation the build is asked for: its artifact may be gone, and an existing one is found at no cost.
+    For a lost evaluation the build is requested, since its artifact may be gone; finding an existing one costs nothing.
     """
     if step.state.ending and isinstance(request, WriteRequested | PlanRequested):
         return
@@ -384,7 +388,7 @@ def resend(step: Step, request: Requested, *, refusals: tuple[Refusal, ...] = ()
 
 
 def drop_unpaid(step: Step) -> None:
-    """Keep only as many of the questions lost by a stop as the budget pays for once more."""
+    """Of the questions lost by a stop, keep only as many as the budget can pay for again."""
     for request in reversed(step.state.questions):
         if isinstance(request, WriteRequested) and rounds_left(step.state) < 0:
             step.take(QuestionDropped(job_id=request.job_id))
@@ -398,7 +402,7 @@ def drop_unpaid(step: Step) -> None:
 
 
 def ask_others(step: Step) -> None:
-    """Ask the run's models the questions of coder models that it no longer has."""
+    """Send questions for coder models that the run no longer has to its current models."""
     names = {offer.name for offer in step.state.lineup.coders} | {""}
     for request in step.state.questions if step.state.lineup.coders else ():
         if isinstance(request, WriteRequested) and request.model not in names:
@@ -440,7 +444,7 @@ def _request_initial(step: Step) -> None:
 
 
 def _settle_childless(step: Step) -> None:
-    """Give closed nodes that the planner was asked about in vain a machine-made child, or mark them spent."""
+    """Give closed nodes a machine-made child if children were requested in vain, or mark them spent."""
     if step.state.plan is not None or _has_news(step.state):
         return
     for node in childless(step.state):
@@ -453,7 +457,7 @@ def _settle_childless(step: Step) -> None:
 
 
 def _is_near_best(state: SearchState, node: Node) -> bool:
-    """Return True if a closed node is worth going on from; of scores, which have no zero, the gain counts."""
+    """Return True if a closed node is worth continuing from; for scores, which have no zero, the gain counts."""
     if state.incumbent is None:
         return True
     zero = worth(state.node(ROOT)) if state.scored else 0.0
@@ -497,10 +501,10 @@ def _sampled(state: SearchState) -> Node | None:
 
 
 def _wanted(state: SearchState, slots: int, open_nodes: int) -> int:
-    """Return how many new actions to ask for.
+    """Return how many new actions to request.
 
-    Enough for twice the slots; if more branches than slots began during the last answer, twice as many as began, and
-    some for idle slots.
+    That is enough for twice the slots. If more branches than slots began during the last answer, it is twice that
+    number plus one for each idle slot.
     """
     target = 2 * slots
     if state.begun > slots > 1:  # one branch waits for no answer

@@ -1,8 +1,8 @@
-"""Edit scripts of the planner's model: their conflicts, and their changes.
+"""Edit scripts of the planner's model: their conflicts and their changes.
 
-A script is checked as one, against the state at the moment it arrives. Changes by the machine since the model was asked
-are no conflict: pruning a node in flight means "when its branches end", a child of a given-up node goes under the
-nearest ancestor that was not given up. Conflicts are references that never existed, illegal values, repeated nodes,
+A script is checked as a whole, against the state when it arrives. Changes by the machine since the model was asked are
+no conflict: pruning a node in flight means "when its branches end", and a child of a given-up node goes under the
+nearest ancestor that was not given up. Conflicts are references that never existed, illegal values, repeated nodes, and
 contradictions to the model's earlier edits or to a person's orders.
 """
 
@@ -23,7 +23,7 @@ WHOLE = -1
 
 
 def conflicts(state: SearchState, script: EditScript, *, limit: int) -> tuple[Refusal, ...]:
-    """Return why the script, with at most `limit` new nodes, cannot be applied; empty if it can."""
+    """Return why the script, with at most `limit` new nodes, cannot be applied; empty if it can be."""
     check = _Check(state)
     refusals = [
         Refusal(index=index, reason=reason)
@@ -36,7 +36,7 @@ def conflicts(state: SearchState, script: EditScript, *, limit: int) -> tuple[Re
 
 
 def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: int) -> tuple[int, ...]:
-    """Return the positions of the edits that depend on no refused one, with at most `limit` new nodes."""
+    """Return the positions of the edits that depend on no refused edit, with at most `limit` new nodes."""
     refused = {refusal.index for refusal in refusals}
     gone: set[str] = set()
     kept: list[int] = []
@@ -52,7 +52,7 @@ def without_refused(script: EditScript, refusals: Sequence[Refusal], *, limit: i
 
 
 def in_answer(refusals: tuple[Refusal, ...], event: EditsProposed) -> tuple[Refusal, ...]:
-    """Return all refusals by their positions in the answer, which also has unreadable edits."""
+    """Return all refusals by position in the answer, including those of unreadable edits."""
     unread = {refusal.index for refusal in event.unread}
     count = len(unread) + (len(event.script.edits) if event.script else 0)
     places = {WHOLE: WHOLE, **dict(enumerate(index for index in range(count) if index not in unread))}
@@ -60,7 +60,7 @@ def in_answer(refusals: tuple[Refusal, ...], event: EditsProposed) -> tuple[Refu
 
 
 def changes(state: SearchState, edits: Sequence[Edit]) -> tuple[Change, ...]:
-    """Return the changes of edits without conflicts, with ids given out in order."""
+    """Return the changes of conflict-free edits, with ids assigned in order."""
     ids: dict[str, str] = {}
     found: list[Change] = []
     count = len(state.nodes)
@@ -104,7 +104,7 @@ class _Check:
     def __init__(self, state: SearchState) -> None:
         self._state = state
         self._keys: dict[str, str] = {}
-        """Parents of earlier inserts, by their keys."""
+        """Parent of each earlier insert, by the insert's key."""
         self._titles: dict[str, dict[str, str]] = {}
         self.new_nodes = 0
 
@@ -142,7 +142,7 @@ class _Check:
         return None
 
     def _merge(self, edit: Insert) -> str | None:
-        """Refuse a second parent without code, and one that is an ancestor or a descendant of the first."""
+        """Refuse a second parent that has no code, or that is an ancestor or a descendant of the first."""
         if edit.merge == ROOT or (second := self._state.nodes.get(edit.merge)) is None:
             return f"merge {edit.merge!r} is no node with a technique to merge"
         if second.best is None:
@@ -166,7 +166,7 @@ class _Check:
         return self._target(edit.node) or self._rename(edit)
 
     def _rename(self, edit: Update) -> str | None:
-        """Refuse a new title that a living sibling has; the old one is free then."""
+        """Refuse a new title that a living sibling has; on success the old title becomes free."""
         node = self._state.node(edit.node)
         if edit.title is None or node.state == "pruned" or _comparable(edit.title) == _comparable(node.title):
             return None
@@ -202,7 +202,7 @@ class _Check:
         return None
 
     def _siblings(self, parent_id: str) -> dict[str, str]:
-        """Return the titles under a parent, with their nodes' ids; empty ids for those of this script."""
+        """Return the titles under a parent, mapped to node ids; the id is empty for nodes of this script."""
         parent = self._state.nodes.get(parent_id)
         place = live_parent(self._state, parent) if parent else None
         place_id = place.node_id if place else parent_id
@@ -213,7 +213,7 @@ class _Check:
 
 
 def _living_children(state: SearchState, parent: Node) -> Iterator[Node]:
-    """Yield the children that are not pruned, and those of given-up children."""
+    """Yield the children that are not pruned, and the living children of given-up children."""
     for child_id in parent.children:
         child = state.node(child_id)
         if child.state != "pruned":

@@ -1,19 +1,19 @@
 """Selects the open node to refine next, from the model's V and from evidence.
 
-The score of a frontier node, rule `spread`, is the sum of:
+With rule `spread`, the score of a frontier node is the sum of:
 
 - belief: `V * failure_decay ** failures`
 - evidence: `evidence * clip(ln(parent / incumbent), -1, 0)`
 - exploration: `exploration * sqrt(ln(1 + rounds) / (1 + parent's rounds))` (UCB1: Auer et al. 2002)
 - difficulty: `- difficulty * (difficulty - 1)`
-- load: `- virtual_loss * load`, branches in flight below the node's ancestors, halved with each generation (Chaslot et
-al. 2008)
-- steering: a person's boost; a pinned node comes first anyway
+- load: `- virtual_loss * load`, where the load is the branches in flight below the node's ancestors, halved with each
+  generation (Chaslot et al. 2008)
+- steering: a person's boost; a pinned node always comes first
 
-Rule `paper` is K-Search's: the largest belief plus boost, ties to the simpler, then to the older.
+Rule `paper` is K-Search's: the largest belief plus boost; ties go to the simpler, then to the older node.
 
-A gain is a factor over the candidate that an action built on. Expectations are those at the branch's start. Scores have
-no gains.
+A gain is a factor over the candidate that an action built on. Expectations are those at the branch's start. Scored
+candidates have no gains.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Gain(msgspec.Struct, frozen=True, kw_only=True):
 
     gain: float
     interval: Interval
-    """From both intervals: it holds the true gain whenever they hold the true speedups."""
+    """Combines both intervals: it contains the true gain whenever they contain the true speedups."""
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,15 +40,15 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
 
     count: int = 0
     mean_ratio: float | None = None
-    """Geometric mean of measured / expected."""
+    """Geometric mean of measured gain / expected gain."""
     reached: int = 0
-    """Actions with a gain interval not below the expectation."""
+    """Actions with a gain interval that reaches the expectation."""
     failed: int = 0
-    """Actions with an expectation and no correct candidate after a branch."""
+    """Actions with an expectation but no correct candidate after a branch."""
 
 
 def gain_of(best: Score | None, base: Score | None) -> Gain | None:
-    """Return the gain of a candidate over its base (None: the reference); None unless both were timed."""
+    """Return the gain of a candidate over its base (None for the reference); None unless both were timed."""
     if best is None or not best.speedup or not best.credit:
         return None
     speedup, low, high = (1.0, 1.0, 1.0) if base is None else (base.speedup, base.credit, base.speedup_high)
@@ -61,7 +61,7 @@ def gain_of(best: Score | None, base: Score | None) -> Gain | None:
 
 
 def calibration(state: SearchState) -> Calibration:
-    """Return the record over all nodes."""
+    """Return the calibration over all nodes."""
     ratios: list[float] = []
     reached = failed = 0
     for node in state.nodes.values():
@@ -79,7 +79,7 @@ def calibration(state: SearchState) -> Calibration:
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts of a frontier node's score."""
+    """The terms of a frontier node's score."""
 
     belief: float
     evidence: float = 0.0
@@ -90,7 +90,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        """The score."""
+        """Sum of the terms: the node's score."""
         return self.belief + self.evidence + self.exploration + self.difficulty + self.load + self.steering
 
 
@@ -105,7 +105,7 @@ def select(state: SearchState) -> Node | None:
 
 
 def ranking(state: SearchState) -> list[tuple[Node, Terms]]:
-    """Return the frontier with the parts of each score, in the order of choice."""
+    """Return the frontier nodes with the terms of their scores, in order of choice."""
     limit = state.settings.max_difficulty
 
     def place(pair: tuple[Node, Terms]) -> tuple[float, ...]:
@@ -121,7 +121,7 @@ def _merit(pair: tuple[Node, Terms]) -> tuple[float, ...]:
 
 
 def score(state: SearchState, nodes: list[Node]) -> list[tuple[Node, Terms]]:
-    """Return each node with the parts of its score."""
+    """Return each node with the terms of its score."""
     if not spreads(state):
         return [(node, Terms(belief=belief(state, node), steering=node.boost)) for node in nodes]
     places = _Places(state)
@@ -153,7 +153,7 @@ def belief(state: SearchState, node: Node) -> float:
 
 
 def distance(state: SearchState, credit: float) -> float:
-    """Return how far a credit is below the incumbent's: a logarithm of speedups, or a share of the gained score."""
+    """Return how far a credit is below the incumbent's: a log ratio of speedups, or a share of the score gained."""
     if state.incumbent is None:
         return 0.0
     best = state.incumbent.credit
@@ -172,7 +172,7 @@ class _Places:
         self._known: dict[str, Terms] = {}
         self._near: dict[str, float] = {"": 0.0}
         self._in_flight: dict[str, float] = {}
-        """Branches in flight on a node's children, per slot so that the penalty does not grow with the slots."""
+        """Branches in flight on a node's children, divided by the slots so that the penalty does not grow with them."""
         for branch in active(state):
             parent_id = state.node(branch.node_id).parent_id
             self._in_flight[parent_id] = self._in_flight.get(parent_id, 0.0) + 1.0 / state.settings.branches
@@ -205,5 +205,5 @@ class _Places:
 
 
 def _plain(part: float) -> float:
-    """Return a part of a score that is never -0.0."""
+    """Return a term of a score with -0.0 replaced by 0.0."""
     return part + 0.0

@@ -31,31 +31,31 @@ from messages.verdicts import CORRECT_FATES, Fate
 
 
 class Score(msgspec.Struct, frozen=True, kw_only=True):
-    """A correct candidate and what it is worth."""
+    """A correct candidate and its measured value."""
 
     candidate_id: str
     credit: float | None = None
-    """Lower bound of the speedup's interval, or a score; None where it was not timed."""
+    """Lower bound of the speedup's interval, or a score; None if the candidate was not timed."""
     speedup: float | None = None
     speedup_high: float | None = None
-    """Upper bound of the speedup's interval; None where it is not known."""
+    """Upper bound of the speedup's interval; None if unknown."""
     latency_us: float | None = None
 
     @property
     def is_least(self) -> bool:
-        """True if `speedup` is a lower bound only: the time was not steady."""
+        """True if `speedup` is only a lower bound because the time was unstable."""
         return self.speedup is not None and self.speedup == self.credit and (self.speedup_high or 0.0) > self.speedup
 
 
 def better(first: Score | None, second: Score | None) -> Score | None:
-    """Return the one with the larger credit; the first on a tie, and the timed one where only one was timed."""
+    """Return the score with the larger credit; the first on a tie, and the timed one if only one was timed."""
     if first is None or second is None:
         return first or second
     return second if (second.credit or 0.0) > (first.credit or 0.0) else first
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a coder and its outcome; of several drafts the best one's."""
+    """One answer of a coder and its outcome; if there were several drafts, the best one's."""
 
     number: int
     candidate_id: str | None
@@ -66,9 +66,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     speedup_high: float | None = None
     latency_us: float | None = None
     round: int = 0
-    """0 if nothing was evaluated for it."""
+    """Number of the round; 0 if nothing was evaluated for the attempt."""
     evidence: tuple[str, ...] = ()
-    """Facts besides the outcome; bounded."""
+    """Facts in addition to the outcome; bounded."""
     others: tuple[str, ...] = ()
     """Outcomes of the attempt's other drafts."""
 
@@ -81,15 +81,15 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer under way: being written, built, evaluated, or waiting for another draft's verdict."""
+    """One answer in progress: being written, built, evaluated, or waiting for another draft's verdict."""
 
     number: int
-    """From 0, within its attempt."""
+    """Number of the draft within its attempt, from 0."""
     job_id: str | None = None
     candidate_id: str | None = None
-    """Being built or evaluated for this draft, or awaited by it."""
+    """Candidate that is built or evaluated for this draft, or that the draft waits for."""
     awaiting: bool = False
-    """Another draft has the same candidate evaluated."""
+    """True if the same candidate is being evaluated for another draft."""
     model: str = ""
 
 
@@ -99,27 +99,27 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
     branch_id: str
     node_id: str
     base: Score | None
-    """The parent's candidate; None: the reference."""
+    """The parent's candidate; None for the reference."""
     second: Score | None = None
     """Candidate of a second parent, to be merged into the base."""
     expected_gain: float | None = None
     attempts: tuple[Attempt, ...] = ()
     best: Score | None = None
     stale: int = 0
-    """Attempts in a row without improvement."""
+    """Consecutive attempts without improvement."""
     attempt_limit: int | None = None
     drafts: tuple[Draft, ...] = ()
-    """Drafts of the present attempt that are under way."""
+    """Drafts of the current attempt that are in progress."""
     ended: tuple[Attempt, ...] = ()
-    """Outcomes of its other drafts."""
+    """Outcomes of the current attempt's other drafts."""
     improved: bool = False
-    """One of `ended` was better than all before."""
+    """True if one of `ended` was better than all attempts before."""
     sample: int = 0
     """Number of earlier branches and extra samples on this node."""
 
     @property
     def extra(self) -> bool:
-        """Extra sample: one attempt for a node that another branch refines."""
+        """True for an extra sample: a single attempt at a node that another branch refines."""
         return self.attempt_limit is not None
 
     @property
@@ -128,7 +128,7 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(draft.job_id for draft in self.drafts if draft.job_id is not None)
 
     def draft(self, number: int) -> Draft:
-        """Return a draft under way, or an empty one."""
+        """Return a draft in progress, or an empty one."""
         return next((draft for draft in self.drafts if draft.number == number), Draft(number=number))
 
     def with_draft(self, draft: Draft) -> Branch:
@@ -143,7 +143,7 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
         return branch if left else branch.concluded()
 
     def concluded(self) -> Branch:
-        """Return the branch with the best of `ended` as an attempt."""
+        """Return the branch with the best of `ended` appended as an attempt."""
         if not self.ended:
             return self
         ranked = sorted(self.ended, key=_promise)
@@ -160,18 +160,18 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True):
 _NEARNESS: tuple[Fate, ...] = (
     "wrong", "timed_out", "crashed", "rejected", "quarantined", "did_not_build", "declined", "unusable",
 )  # fmt: skip
-"""Of drafts that all failed the one nearest to a correct candidate goes on."""
+"""Order of statuses by closeness to a correct candidate; if all drafts failed, the closest is kept."""
 
 
 def _promise(attempt: Attempt) -> tuple[int, float]:
-    """Rank drafts: correct ones by credit, others by how far they got, then in order of ending."""
+    """Rank drafts: correct ones by credit, others by how far they got, then by when they ended."""
     if attempt.fate in CORRECT_FATES:
         return -1, -(attempt.credit or 0.0)
     return _NEARNESS.index(attempt.fate) if attempt.fate in _NEARNESS else len(_NEARNESS), 0.0
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished branch that the planner's model has not been told of."""
+    """A finished branch that has not been reported to the planner's model."""
 
     branch_id: str
     node_id: str
@@ -182,11 +182,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     second: Score | None = None
     expected_gain: float | None = None
     extra: bool = False
-    """Extra sample: no reason to call the model."""
+    """True for an extra sample, which is no reason to call the model."""
     refuted: bool = False
-    """An attached candidate that its confirmation refuted."""
+    """True if an attached candidate was refuted by its confirmation."""
     told: bool = False
-    """A call under way tells of it."""
+    """True if a call in flight reports it."""
 
 
 NodeState: TypeAlias = Literal["open", "in_flight", "closed", "pruned"]
@@ -196,24 +196,24 @@ Requested: TypeAlias = (
 )
 
 PAUSES: frozenset[StoppedBy] = frozenset({"interrupted", "infrastructure"})
-"""Ends after which a resumed run goes on with its branches."""
+"""Stop reasons after which a resumed run continues with its branches."""
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """An element of the world model: an action, and what came of it."""
+    """An element of the world model: an action and its results."""
 
     node_id: str
     parent_id: str
-    """Empty for the root."""
+    """Parent's id; empty for the root."""
     title: str
     description: str = ""
     difficulty: int = 1
     priority: float = 0.0
-    """V, as the planner's model last said it."""
+    """V, as last set by the planner's model."""
     expected_gain: float | None = None
-    """Expected factor over its base, as the planner's model last said."""
+    """Expected factor over its base, as last set by the planner's model."""
     second_id: str = ""
-    """Node of another branch to merge; empty: none."""
+    """Node of another branch to merge; empty if none."""
     origin: Origin = "model"
     state: NodeState = "open"
     depth: int = 0
@@ -222,46 +222,46 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Children that are open or in flight."""
     child_rounds: int = 0
     best: Score | None = None
-    """Best correct candidate of its ended branches. The root has the initial program's, where candidates are scored."""
+    """Best correct candidate of its ended branches. For scored candidates, the root has the initial program's."""
     base: Score | None = None
-    """Base of `best`; None: the reference."""
+    """Base of `best`; None for the reference."""
     expected_then: float | None = None
-    """Expected gain at the start of the branch that brought `best`, else of the latest branch."""
+    """Expected gain at the start of the branch that produced `best`, else of the latest branch."""
     in_flight: int = 0
-    """Branches at work on it."""
+    """Number of branches that currently refine it."""
     samples: int = 0
-    """Extra samples drawn for it."""
+    """Number of extra samples drawn for it."""
     tries: int = 0
-    """Ended branches, without extra samples."""
+    """Ended branches, not counting extra samples."""
     failures: int = 0
     """Tries without a correct candidate."""
     rounds: int = 0
     fates: tuple[tuple[Fate, int], ...] = ()
-    """Attempts by status, in order of first appearance."""
+    """Number of attempts by status, in order of first appearance."""
     prune_reason: str = ""
-    """Set when it was pruned, or will be when its branches end."""
+    """Reason for pruning; set when the node is pruned, or will be once its branches end."""
     given_up: bool = False
-    """Pruned by the machine after too many failures."""
+    """True if the machine pruned it after too many failures."""
     asked: bool = False
-    """The planner was asked for children."""
+    """True if the planner was asked for children."""
     spent: bool = False
-    """Closed, and gets no further children."""
+    """True if it is closed and gets no further children."""
     earlier: str = ""
-    """Its outcome in the run it was inherited from."""
+    """Outcome in the run from which it was inherited."""
     given_id: str | None = None
     """Candidate used as its first attempt."""
     pinned: int = 0
-    """Number of the fact by which a person pinned it; 0: not pinned."""
+    """Number of the fact by which a person pinned it; 0 if not pinned."""
     boost: float = 0.0
-    """Added to its score by a person."""
+    """Amount that a person added to its score."""
     forbidden: str | None = None
     """A person's reason for ruling it out."""
     barred: bool = False
-    """It or an ancestor is forbidden."""
+    """True if the node or an ancestor is forbidden."""
 
     @property
     def told_form(self) -> tuple[object, ...]:
-        """Everything about the node that the planner's model sees."""
+        """Everything that the planner's model sees of the node."""
         return (
             self.title, self.priority, self.difficulty, self.expected_gain, self.best, self.base, self.tries,
             self.state == "closed", self.state == "pruned", self.spent, self.forbidden, self.barred, self.pinned,
@@ -270,18 +270,18 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Open and not barred, or in flight."""
+        """True if in flight, or open and not barred."""
         return self.state == "in_flight" or (self.state == "open" and not self.barred)
 
     @property
     def barren(self) -> bool:
-        """Closed and able to have children, but none is live. The root is never barren."""
+        """True if closed and able to have children, but none is live. The root is never barren."""
         is_done = self.spent or self.barred or self.live_children or self.node_id == ROOT
         return self.state == "closed" and not is_done
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored verdict on a candidate: nothing is evaluated twice for the same purpose."""
+    """The stored verdict on a candidate, so that nothing is evaluated twice for the same purpose."""
 
     candidate_id: str
     fate: Fate
@@ -293,11 +293,11 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     evaluations: int = 1
     node_id: str = ""
     confirmed: bool = False
-    """It was measured a second time, with any outcome."""
+    """True if it was measured a second time, whatever the outcome."""
 
 
 class Provisional(msgspec.Struct, frozen=True, kw_only=True):
-    """A candidate with a better screening than the incumbent, not yet confirmed."""
+    """A candidate that beats the incumbent in its screening and is not yet confirmed."""
 
     candidate_id: str
     node_id: str
@@ -309,13 +309,13 @@ class Provisional(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A request without an answer yet."""
+    """An unanswered request."""
 
     request: Requested
     withheld: bool = False
-    """Decided during a stop, or a question of a paused run: sent when the run goes on."""
+    """True if decided during a stop, or a question of a paused run; sent when the run continues."""
     reopened: bool = False
-    """Under way when the run was resumed: its loss is no reason to stop."""
+    """True if in flight when the run was resumed; its loss is no reason to stop."""
 
 
 class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
@@ -326,34 +326,34 @@ class Incumbent(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     credit: float
     speedup: float | None = None
-    """None where candidates are scored."""
+    """Speedup; None if candidates are scored."""
     latency_us: float | None = None
     screen_speedup: float | None = None
-    """Speedup of its screening; None if it was not confirmed."""
+    """Speedup in the screening; None if it was not confirmed."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The tree as the planner's model was last told it whole."""
+    """The tree as last sent whole to the planner's model."""
 
     nodes: HashTrieMap[str, Node]
     round: int
     incumbent_id: str | None
-    """Id of its node."""
+    """Id of the incumbent's node."""
     bytes_per_token: float
-    """As learned by then: it fixes what fits into the budget."""
+    """Bytes per token as known at that time; determines what fits into the budget."""
     size: int
     """Approximate number of characters."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """Additions of one call to the knowledge of the planner's model."""
+    """Knowledge that one call added for the planner's model."""
 
     round: int
     nodes: tuple[Node, ...]
     """New or changed nodes."""
     reports: tuple[Report, ...]
     subjects: tuple[Node, ...]
-    """The node of each report at that time."""
+    """The node of each report, as it was at that time."""
     incumbent: Incumbent | None
     size: int
 
@@ -367,7 +367,7 @@ class TokenRate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instruction(msgspec.Struct, frozen=True, kw_only=True):
-    """An instruction of a person."""
+    """An instruction from a person."""
 
     number: int
     text: str
@@ -375,7 +375,7 @@ class Instruction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides what happens next."""
+    """Everything that determines what happens next."""
 
     run_id: str = ""
     task_id: str = ""
@@ -383,20 +383,20 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     settings: SearchSettings = SearchSettings()
     seed: int = 0
     initial_id: str | None = None
-    """The root's candidate, where candidates are scored."""
+    """The root's candidate, if candidates are scored."""
     status: Status = "new"
     stopped_by: StoppedBy | None = None
     stop_detail: str = ""
     paused: bool = False
-    """Nothing new begins; answers under way are still built and evaluated."""
+    """True if nothing new begins; answers in flight are still built and evaluated."""
     summary: str = ""
     open_questions: tuple[str, ...] = ()
     instructions: tuple[Instruction, ...] = ()
-    """Those in force, oldest first."""
+    """Instructions in force, oldest first."""
     instructions_given: int = 0
-    """Including forgotten ones; numbers the next."""
+    """Instructions given so far, including forgotten ones; numbers the next."""
     nodes: HashTrieMap[str, Node] = HashTrieMap()
-    """By id; ids are `n0` (the root), `n1`, … in order of insertion."""
+    """Nodes by id; ids are `n0` (the root), `n1`, … in order of insertion."""
     frontier_ids: HashTrieSet[str] = HashTrieSet()
     """Index: ids of open nodes with a closed parent."""
     barren_ids: HashTrieSet[str] = HashTrieSet()
@@ -404,77 +404,77 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
     jobs: HashTrieMap[str, Job] = HashTrieMap()
     known: HashTrieMap[str, Known] = HashTrieMap()
     provisional: HashTrieMap[str, Provisional] = HashTrieMap()
-    """By candidate; each has a better screening than the incumbent."""
+    """Provisional candidates by id; each has a better screening than the incumbent."""
     reports: tuple[Report, ...] = ()
     snapshot: Snapshot | None = None
-    """None: the planner's model knows nothing yet."""
+    """None while the planner's model knows nothing yet."""
     told: tuple[Told, ...] = ()
     """Additions since the snapshot."""
     changed_ids: HashTrieSet[str] = HashTrieSet()
-    """Index: ids of nodes that changed since the last prompt that showed them."""
+    """Index: ids of nodes that changed since a prompt last showed them."""
     rates: tuple[TokenRate, ...] = ()
-    """The model that answered last comes first."""
+    """Token rates; the model that answered last comes first."""
     dry: bool = False
-    """The last call for edits inserted nothing, and nothing was learned since."""
+    """True if the last call for edits inserted nothing, and nothing was learned since."""
     misread: bool = False
-    """The last call for edits inserted nothing because it was not understood."""
+    """True if the last call for edits inserted nothing because its answer was not understood."""
     incumbent: Incumbent | None = None
     rounds: int = 0
     idle_attempts: int = 0
-    """Attempts in a row without an evaluation."""
+    """Consecutive attempts without an evaluation."""
     losses: int = 0
-    """Jobs in a row lost by the infrastructure."""
+    """Consecutive jobs lost by the infrastructure."""
     issued: int = 0
-    """Jobs and branches so far; makes ids."""
+    """Number of jobs and branches so far; used to make ids."""
     facts: int = 0
     lost_calls: int = 0
-    """Questions under way when the run was stopped or killed."""
+    """Number of questions in flight when the run was stopped or killed."""
     screen_s: float = 0.0
-    """Timing lease held by screenings."""
+    """Time for which screenings held the timing lease."""
     confirm_s: float = 0.0
-    """Timing lease held by confirmations."""
+    """Time for which confirmations held the timing lease."""
     usage_planner: Usage = Usage()
     usage_coder: Usage = Usage()
     lineup: Lineup = Lineup()
     arms: tuple[Arm, ...] = ()
-    """Records of several coder models; empty if there is one."""
+    """Records of the coder models; empty if there is only one."""
     cost_usd: float = 0.0
-    """Of all answers with a known price."""
+    """Cost of all answers with a known price."""
     planner_s: float = 0.0
     begun: int = 0
-    """Branches begun since the planner's model was last asked, without extra samples."""
+    """Branches begun since the planner's model was last asked, not counting extra samples."""
     elapsed_s: float = 0.0
     entries_hash: int = 0
-    """Exclusive or of the hashes of all map entries; see `state_hash`."""
+    """XOR of the hashes of all map entries; see `state_hash`."""
 
     @property
     def running(self) -> bool:
-        """New work may begin."""
+        """True if new work may begin."""
         return self.status == "running"
 
     @property
     def finished(self) -> bool:
-        """Nothing happens unless the run is resumed."""
+        """True if nothing more happens unless the run is resumed."""
         return self.status == "finished"
 
     @property
     def pausing(self) -> bool:
-        """Being stopped in the middle, to be resumed."""
+        """True if the run is being stopped midway, to be resumed later."""
         return self.status == "stopping" and self.stopped_by in PAUSES
 
     @property
     def ending(self) -> bool:
-        """Being stopped for good; what was written is still evaluated."""
+        """True if the run is being stopped for good; what was written is still evaluated."""
         return self.status == "stopping" and not self.pausing
 
     @property
     def scored(self) -> bool:
-        """Candidates have scores instead of speedups."""
+        """True if candidates have scores instead of speedups."""
         return self.initial_id is not None
 
     @property
     def plan(self) -> PlanRequested | None:
-        """The call for edits in flight."""
+        """The call for edits in flight, if any."""
         for job in self.jobs.values():
             if isinstance(job.request, PlanRequested):
                 return job.request
@@ -482,19 +482,19 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def confirming(self) -> bool:
-        """A provisional candidate is being measured again, or built for that."""
+        """True if a provisional candidate is being measured again, or built for that."""
         return any(is_confirmation(job.request) for job in self.jobs.values())
 
     @property
     def questions(self) -> list[WriteRequested | PlanRequested]:
-        """Questions to models under way, oldest first, without withheld ones."""
+        """Model questions in flight, oldest first, without withheld ones."""
         asked = [job.request for job in self.jobs.values() if not job.withheld]
         found = [request for request in asked if is_question(request)]
         return sorted(found, key=lambda request: number_of(request.job_id))
 
     @property
     def calls(self) -> int:
-        """Questions that are presumably paid for."""
+        """Number of questions that have presumably been paid for."""
         return self.usage.calls + self.lost_calls
 
     @property
@@ -503,17 +503,17 @@ class SearchState(msgspec.Struct, frozen=True, kw_only=True):
         return self.usage_planner.plus(self.usage_coder)
 
     def node(self, node_id: str) -> Node:
-        """Return a node that exists."""
+        """Return a node, which must exist."""
         return self.nodes[node_id]
 
 
 def is_confirmation(request: Requested) -> TypeGuard[ConfirmationRequested | BuildRequested]:
-    """True if a request serves the confirmation of a candidate."""
+    """Return True if a request serves the confirmation of a candidate."""
     return isinstance(request, ConfirmationRequested) or (isinstance(request, BuildRequested) and not request.branch_id)
 
 
 def is_question(request: Requested | Fact) -> TypeGuard[WriteRequested | PlanRequested]:
-    """True if a model is asked, and not for a given candidate."""
+    """Return True if a request asks a model, rather than stands for a given candidate."""
     return isinstance(request, PlanRequested) or (isinstance(request, WriteRequested) and request.given_id is None)
 
 
@@ -528,7 +528,7 @@ def in_order(nodes: HashTrieMap[str, Node]) -> list[Node]:
 
 
 def active(state: SearchState) -> list[Branch]:
-    """Return the branches at work, oldest first."""
+    """Return the active branches, oldest first."""
     return sorted(state.branches.values(), key=lambda branch: number_of(branch.branch_id))
 
 
@@ -538,7 +538,7 @@ def root_node() -> Node:
 
 
 def frontier(state: SearchState) -> list[Node]:
-    """Return the open nodes with a closed (or given up) parent, in order of insertion."""
+    """Return the open nodes with a closed or abandoned parent, in order of insertion."""
     return [state.nodes[node_id] for node_id in sorted(state.frontier_ids, key=number_of)]
 
 
@@ -586,7 +586,7 @@ def path_titles(state: SearchState, node_id: str) -> tuple[str, ...]:
 
 
 def settled(node: Node, max_tries: int) -> Node:
-    """Return the node in the state that follows its last branch's end."""
+    """Return the node in its state after its last branch has ended."""
     if node.best is not None:
         return replace(node, state="closed", spent=node.spent or bool(node.prune_reason))
     if node.prune_reason:
@@ -610,7 +610,7 @@ def put(state: SearchState, name: MapName, key: str, value: Entry) -> SearchStat
 
 
 def put_node(state: SearchState, node: Node) -> SearchState:
-    """Return the state with a node set; keeps live-children counts and indexes true."""
+    """Return the state with a node set, and with live-children counts and indexes updated."""
     before = state.nodes.get(node.node_id)
     state = _index(put(state, "nodes", node.node_id, node), node)
     if node.node_id not in state.changed_ids and (before is None or before.told_form != node.told_form):
@@ -654,7 +654,7 @@ def _indexed(index: HashTrieSet[str], node_id: str, *, belongs: bool) -> HashTri
 
 
 def drop(state: SearchState, name: MapName, key: str) -> SearchState:
-    """Return the state without one map entry, if it is there."""
+    """Return the state without one map entry, if it exists."""
     entries: HashTrieMap[str, Entry] = getattr(state, name)
     if key not in entries:
         return state
@@ -663,7 +663,7 @@ def drop(state: SearchState, name: MapName, key: str) -> SearchState:
 
 
 def state_hash(state: SearchState) -> str:
-    """Return a hash (blake2b-128, hex) of the state; the maps enter by `entries_hash`, so the cost does not grow."""
+    """Return a hash (blake2b-128, hex) of the state, at constant cost: maps are covered by `entries_hash`."""
     digest = blake2b(state.entries_hash.to_bytes(16, "little"), digest_size=16)
     for name in _PLAIN_FIELDS:
         digest.update(_encoder.encode((name, getattr(state, name))))
@@ -672,7 +672,7 @@ def state_hash(state: SearchState) -> str:
 
 _MAPS: tuple[MapName, ...] = ("nodes", "branches", "jobs", "known", "provisional")
 _DERIVED = (*_MAPS, "entries_hash", "frontier_ids", "barren_ids", "changed_ids", "snapshot", "told")
-"""Not hashed: follows from the maps and facts, or is too large."""
+"""Fields that are not hashed, because they follow from the maps and facts or are too large."""
 _PLAIN_FIELDS = tuple(name for name in SearchState.__struct_fields__ if name not in _DERIVED)
 
 

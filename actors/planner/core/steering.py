@@ -1,7 +1,7 @@
-"""Orders of people to a search: which can be carried out, and their facts. Every order has a fact, if only a refusal.
+"""Orders of people to a search: which can be carried out, and the facts that each yields, if only a refusal.
 
-An order counts for more than a score and more than the model's edits (`contradiction`), but not for more than the rules
-of the tree: an action below a node without a correct candidate waits, pinned or not.
+An order overrides scores and the model's edits (`contradiction`), but not the rules of the tree: an action below a node
+without a correct candidate waits, pinned or not.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from messages.tasks import Candidate
 
 MAX_INSTRUCTION_CHARS = 4000
 MAX_INSTRUCTIONS = 32
-"""Instructions in force at once."""
+"""Most instructions in force at once."""
 MAX_BOOST = 1.0
-"""The range of V."""
+"""Largest boost: the range of V."""
 MAX_CANDIDATE_BYTES = 1 << 19
-"""Of an injected candidate; a job, which holds several programs, has at most twice as much."""
+"""Largest injected candidate; a job contains several programs and may be at most twice as large."""
 _MAX_TITLE_CHARS = 120
 _MAX_REASON_CHARS = 500
 _FILE_PATH = re.compile(r"(?!/)(?!.*(?:^|/)\.\.?(?:/|$))[\w\-./+]{1,200}", re.ASCII)
@@ -57,7 +57,7 @@ class _RefusedError(Exception):
 
 
 def carry_out(step: Step, order: Steering) -> None:
-    """Take the facts of an order; if it cannot be carried out, a refusal."""
+    """Apply the facts of an order, or a refusal if it cannot be carried out."""
     try:
         facts = _facts_of(step.state, order)
     except _RefusedError as error:
@@ -67,7 +67,7 @@ def carry_out(step: Step, order: Steering) -> None:
 
 
 def inherit(step: Step, started: RunStarted) -> None:
-    """Insert the starting points of a new run into its tree: another run's world model, and a candidate."""
+    """Insert a new run's starting points into its tree: another run's world model, and a candidate."""
     if started.heritage is not None:
         _take_over(step, started.heritage)
     if started.solution is not None:
@@ -75,7 +75,7 @@ def inherit(step: Step, started: RunStarted) -> None:
 
 
 def contradiction(state: SearchState, edit: Edit) -> str | None:
-    """Return the order of a person that an edit would undo; None if it undoes none."""
+    """Return the order of a person that an edit would undo; None if there is none."""
     if isinstance(edit, Insert):
         node = state.nodes.get(edit.parent)
         return _ruled_out(node) if node is not None and node.barred else None

@@ -287,7 +287,7 @@ def _texts(task: TaskSpec) -> tuple[str, ...]:
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.ExecutionLoader):
     def __init__(self, task: TaskSpec) -> None:
         self.files = {_MODULE_NAME: (f"{task.name}.py", task.text)}
-        """Path and text by module name; no entry for folders without a file of their own."""
+        """Path and text by module name; the text is empty for folders without a file of their own."""
         for file in task.files:
             if file.path.endswith(".py"):
                 *folders, name = file.path.removesuffix(".py").removesuffix("/__init__").split("/")

@@ -35,7 +35,7 @@ LOOKING_NS = 100_000
 _RECENT = 15
 """Number of recent calls of the reference that are used."""
 _MARGIN, _MOST = 1.5, 2.5
-"""Factors on the recent times, and at most on the usual one."""
+"""Factor on the median of recent times, and the largest on the usual time."""
 _AT_WORK = 0.05
 """Share of the CPU time of all threads below which a thread does not count as one that needs a core. On a crowded host
 every thread waits, and threads that hardly compute must not make the side look too wide for its cores."""

@@ -124,7 +124,7 @@ class GpuReferences:
 
 
 _REPEATS, _REPEATING_S = 2, 5.0
-"""Most repetitions of a workload's pairs, and seconds after which there is none. Each time a small lie may pass for
+"""Most repetitions of a workload's pairs, and seconds after which no further one begins. Each time a small lie may pass for
 noise, so there are few."""
 
 

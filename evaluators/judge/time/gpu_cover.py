@@ -232,7 +232,7 @@ def is_alone(longest_gap_ns: Callable[[Callable[[], None]], int], looks: int) ->
 
 
 def stir(tensors: Sequence[torch.Tensor]) -> None:
-    """Queue a change of the tensors' contents that keeps them plausible: elements swap places."""
+    """Queue a change of the tensors' contents that keeps them plausible: their elements move on by some places."""
     chance = random.SystemRandom()
     for tensor in chance.sample(tensors, min(_STIRRED_TENSORS, len(tensors))):
         content = tensor.view(-1).view(_AS_INTEGERS[tensor.element_size()])

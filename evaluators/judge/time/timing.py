@@ -120,7 +120,7 @@ class TimedWorkloads(Generic[_Timer]):
         self.timers = sorted(timers, key=lambda timer: timer.bench.reference_ns)
         self.first = self.timers[0]
         self._at = self.first
-        """The workload in work."""
+        """The workload that failures are attributed to."""
 
     def attempt(self, run: Callable[[], Rounds]) -> Rounds | Verdict:
         """Time a candidate; if it fails, return the verdict, which names the workload."""

@@ -36,7 +36,7 @@ class Urgency:
     """Context manager that gives a stopped side's threads real-time priority, and this thread a higher one.
 
     Threads that a side starts meanwhile begin at normal priority (SCHED_RESET_ON_FORK), so the threads to demote are
-    known without reading /proc, and a thread that ends was never raised.
+    known without reading /proc, and a thread that ends was never above others.
     """
 
     def __init__(self, threads: Sequence[int]) -> None:
