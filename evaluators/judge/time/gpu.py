@@ -124,8 +124,8 @@ class GpuReferences:
 
 
 _REPEATS, _REPEATING_S = 2, 5.0
-"""Most repetitions of a workload's pairs, and seconds after which no further one begins. Each time a small lie may pass for
-noise, so there are few."""
+"""Most repetitions of a workload's pairs, and seconds after which no further one begins. Each time a small lie may pass
+for noise, so there are few."""
 
 
 class Doubted(Protocol):
